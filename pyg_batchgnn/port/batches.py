@@ -1,5 +1,4 @@
-"""Batches as arguments: what a captured ``forward`` gets of a batch, by the name of an
-attribute."""
+"""Batches as arguments: what a captured ``forward`` gets of a batch, by an attribute's name."""
 
 from __future__ import annotations
 
@@ -37,8 +36,7 @@ from pyg_batchgnn.types import Relation, SampledMinibatch
 class ArgumentTensor:
     """A tensor that is an argument."""
 
-    #: the tensor; rows of a table that are read in place; or a function that makes it. None once
-    #: only the axis matters.
+    #: the tensor, rows read in place, or a function that makes it; None once only the axis matters
     value: Tensor | nn.RowView | Callable[[], Tensor] | None
     axis: Axis  # what its rows are
 
@@ -73,8 +71,7 @@ def hop_counts(kind: str, name: Any, counts: Sequence[int]) -> list[Count]:
 
 
 def axis_by_size(name: str, value: Tensor, structure: Structure, key: Any = None) -> Axis:
-    """Returns what the rows of a tensor are, by their number and the name of the argument, and by
-    the ``key`` of the dict that it is in."""
+    """Returns what rows an argument has, by their number, its name and the ``key`` of its dict."""
     if key is None and not _has(structure, None):
         return WHOLE
     hops, rows = structure.hops, value.size(0) if value.dim() else -1

@@ -20,16 +20,9 @@ from pyg_batchgnn.port.structure import SampledBatch, Structure, UnsampledGraph,
 
 
 @dataclass(frozen=True)
-class BatchArgument:
-    """A batch that is an argument itself: a copy of it holds the captured tensors and numbers."""
-
-    batch: Batch
-
-
-@dataclass(frozen=True)
 class Bound:
-    #: by name, with an `ArgumentTensor` for each tensor, and a `Count` for each number that follows
-    #: from the sizes of the batch
+    #: by name: an `ArgumentTensor` for a tensor, a `Count` for a number that the sizes of the batch
+    #: tell, and a `Batch` for a batch that is an argument itself
     arguments: Mapping[str, Any]
     structure: Structure  # the nodes and edges that it is about
     #: by node type, the number of seeds if their rows alone are wanted, else None
@@ -75,8 +68,7 @@ def bind(
             f"expected a batch with {' and '.join(required)}, or model({', '.join(required)}), got "
             f"{type(args[0]).__name__} ({error})"
         ) from None
-    given_now = {name: found[name] for name in every if name in found}
-    return _as_given(given_now)
+    return _as_given({name: found[name] for name in every if name in found})
 
 
 _signature = functools.lru_cache(maxsize=256)(inspect.signature)
@@ -137,13 +129,10 @@ def _of_whole_batch(
     batch = Batch.of(args[0], needs_seeds=rows == "seeds")
     if batch is None:
         return None
-    others = signature.bind(None, *args, **kwargs).arguments
-    name = list(signature.parameters)[1]
-    found = {
-        key: _beside_batch(key, one, batch.structure, batch=batch) for key, one in list(others.items())[2:]
-    }
+    _, (name, _), *others = signature.bind(None, *args, **kwargs).arguments.items()
+    found = {key: _beside_batch(key, one, batch.structure, batch=batch) for key, one in others}
     seeds = batch.seeds if rows == "seeds" else None
-    return Bound({name: BatchArgument(batch), **found}, batch.structure, seeds, ids=batch.ids)
+    return Bound({name: batch, **found}, batch.structure, seeds, ids=batch.ids)
 
 
 def _beside_batch(
@@ -162,8 +151,7 @@ def _beside_batch(
 
 
 def _as_given(arguments: dict[str, Any]) -> Bound | None:
-    """Returns the arguments of a call with tensors, or with dicts by type and relation. The first
-    edges are those of the graph."""
+    """Returns the arguments of a call with tensors or dicts. The first edges are the graph's."""
     by_type = any(map(_is_by_type, arguments.values()))
     rows, edges = (_typed_graph if by_type else _plain_graph)(list(arguments.values()), arguments.get("x"))
     sizes = {name: one.size(0) for name, one in rows.items() if isinstance(one, Tensor) and one.dim()}
@@ -217,7 +205,7 @@ def _joins(relation: Any, edge_index: Any, sizes: Mapping[Any, int]) -> bool:
 def _structure(edges: Mapping[Any, Tensor], sizes: Mapping[Any, int], arguments: list[Any]) -> Structure:
     known = known_prefixes(edges[None]) if None in edges else None
     if known is not None:
-        found = [SampledBatch.of_one_type(known)] if known.num_nodes == sizes[None] else []
+        found = [SampledBatch.of_one_type(known)] if sum(known.of_targets.per_hop) == sizes[None] else []
     else:
         by_type: list[Any] = [one for one in arguments if isinstance(one, Mapping)]
         counts = [{None: one} for one in arguments] if None in edges else by_type

@@ -15,8 +15,8 @@ from torch_geometric.nn.conv import HeteroConv
 
 from pyg_batchgnn import nn, ops
 from pyg_batchgnn.port import foreign, rules
-from pyg_batchgnn.port.batches import ArgumentTensor
-from pyg_batchgnn.port.binding import BatchArgument, Bound
+from pyg_batchgnn.port.batches import ArgumentTensor, Batch
+from pyg_batchgnn.port.binding import Bound
 from pyg_batchgnn.port.capture import (
     LIBRARIES,
     Captured,
@@ -30,8 +30,18 @@ from pyg_batchgnn.port.check import Trial, difference
 from pyg_batchgnn.port.execution import Frame
 from pyg_batchgnn.port.execution import run as run_program
 from pyg_batchgnn.port.modules import AcceleratedConv, AcceleratedHeteroConv
-from pyg_batchgnn.port.program import Program, dropping, shared_values
-from pyg_batchgnn.port.recording import Axis, Count, ModuleCall, Nodes, Recording, Refusal, Way, mapped
+from pyg_batchgnn.port.program import Program, drops_now, shared_values
+from pyg_batchgnn.port.recording import (
+    Axis,
+    Count,
+    ModuleCall,
+    Nodes,
+    Recording,
+    Refusal,
+    Way,
+    leaves_of,
+    mapped,
+)
 from pyg_batchgnn.port.report import AccelerationReport, ForwardReport, forward_report, log_report
 from pyg_batchgnn.port.structure import Copies, prefix
 from pyg_batchgnn.port.translate import translate
@@ -46,7 +56,7 @@ class Graph:
     leaves: list[int | None]  # of each placeholder, its number among the tensors of the arguments, or None
     #: by whether the seeds' rows alone are wanted, and the values that copies of a node share
     programs: dict[tuple[bool, frozenset[int]], Program] = field(default_factory=dict)
-    checked: set[tuple[bool, frozenset[int]]] = field(default_factory=set)  # those that were compared
+    checked: set[Program] = field(default_factory=set)  # those that were compared
     #: by what drops elements and what differs, the values that copies of a node may share
     shareable: dict[Any, frozenset[int]] = field(default_factory=dict)
     draws: bool = False  # numbers are drawn anew whenever it runs, beside the one of its own dropout
@@ -54,21 +64,13 @@ class Graph:
     states: dict[int, Any] = field(default_factory=dict)  # by call, the options of its module
     calls: int = 0
 
-    def program(
-        self, model: torch.nn.Module, *, seeds: bool, shared: frozenset[int] = frozenset()
-    ) -> Program:
-        if (seeds, shared) not in self.programs:
-            self.programs[seeds, shared] = Program(self.recording, model, seeds=seeds, shared=shared)
-        return self.programs[seeds, shared]
-
     def shared(
         self, model: torch.nn.Module, copies: Copies, inputs: Sequence[Any], share_dropout: bool
     ) -> frozenset[int]:
         """Returns the values that copies of a node may share now; none if a batch has no copies."""
-        drops: dict[int, bool] = {}  # most batches have no copies, whatever drops
-        differ: frozenset[int] = frozenset()
+        drops = differ = frozenset[int]()  # most batches have no copies, whatever drops
         while True:
-            state = tuple(drops.items()), differ
+            state = drops, differ
             if state not in self.shareable:
                 self.shareable[state] = shared_values(self.recording, model, drops, differ)
             rows = copies.rows(self.recording, self.shareable[state], inputs)
@@ -76,9 +78,9 @@ class Graph:
                 return frozenset()
             differ |= {number for number, one in rows.items() if one is None}
             if not (drops or share_dropout):
-                drops = dropping(self.recording, model)
-            drops = drops if any(drops.values()) else {}
-            if state == (tuple(drops.items()), differ):
+                calls = enumerate(self.recording.calls)
+                drops = frozenset(place for place, call in calls if drops_now(call, model))
+            if state == (drops, differ):
                 return self.shareable[state]
 
     def why_unfit(self, model: torch.nn.Module, trims: Sequence[type[torch.nn.Module]]) -> str | None:
@@ -169,16 +171,12 @@ class Call:
 
     def __init__(self, model: torch.nn.Module, tracing: Tracing, bound: Bound) -> None:
         self._model, self._tracing, self._bound = model, tracing, bound
-        self.trims = tracing.trims
         self._trees = {
-            name: one.batch.attributes() if isinstance(one, BatchArgument) else one
-            for name, one in bound.arguments.items()
+            name: one.attributes() if isinstance(one, Batch) else one for name, one in bound.arguments.items()
         }
         self._copies = Copies(bound.structure, bound.ids)
-        self.leaves: list[ArgumentTensor] = []
+        self.leaves = [one for one in leaves_of(self._trees) if isinstance(one, ArgumentTensor)]
         self.shapes: list[tuple[int, ...]] = []  # of what Dynamo gets for them
-        add = self.leaves.append
-        mapped(self._trees, lambda leaf: add(leaf) if isinstance(leaf, ArgumentTensor) else None)
 
     def arguments(self) -> dict[str, Any]:
         """Returns the arguments for Dynamo, with stand-ins for rows that are read in place."""
@@ -199,13 +197,10 @@ class Call:
 
         return self._filled(stand)
 
-    def described(self) -> dict[str, Any]:
-        return self._filled(lambda leaf: leaf)
-
     def _filled(self, change: Callable[[Any], Any]) -> dict[str, Any]:
         def fill(name: str, argument: Any) -> Any:
             filled = mapped(self._trees[name], change)
-            return argument.batch.copied(filled) if isinstance(argument, BatchArgument) else filled
+            return argument.copied(filled) if isinstance(argument, Batch) else filled
 
         return {name: fill(name, one) for name, one in self._bound.arguments.items()}
 
@@ -233,12 +228,12 @@ class Call:
         # Sizes of 0 and 1 have graphs of their own, unless they are treated as any others. Then
         # torch takes no size for 0, whatever it is.
         oblivious = not exact and any(size < 2 for shape in self.shapes for size in shape)
-        given = model.users_forward, model, arguments, self.described(), run, self.trims, oblivious
-        return function.capture(*given)
+        described = self._filled(lambda leaf: leaf)
+        trims = self._tracing.trims
+        return function.capture(model.users_forward, model, arguments, described, run, trims, oblivious)
 
     def look(self, function: CapturedFunction, look: Callable[..., Any], exact: bool = False) -> str | None:
-        """Captures the call and shows ``look`` the graph, which is not run. Returns why it cannot
-        be captured, or None."""
+        """Shows ``look`` the captured graph, without a run. Returns why there is none, or None."""
 
         def run(captured: Captured, values: Sequence[Any]) -> Any:
             look(captured, values)
@@ -333,13 +328,11 @@ class Call:
     def check(self, graph: Graph, inputs: Sequence[Any]) -> str:
         """Compares the program of a new graph with the graph itself, once or at every 2^k-th call,
         and returns how they differ, or an empty text."""
-        seeds = self._bound.seeds is not None
         graph.calls += 1
         again = self._tracing.check == "often" and graph.calls & (graph.calls - 1) == 0
-        shared = graph.shared(self._model, self._copies, inputs, self._tracing.share_dropout)
-        if again or (seeds, shared) not in graph.checked:
-            graph.checked.add((seeds, shared))
-            program = graph.program(self._model, seeds=seeds, shared=shared)
+        program = self._program(graph, inputs, seeds=self._bound.seeds is not None)
+        if again or program not in graph.checked:
+            graph.checked.add(program)
             places = graph.leaves, inputs, self._bound.ids
             trial = Trial(graph.captured, program, self._model, self.leaves, *places)
             try:
@@ -363,9 +356,15 @@ class Call:
                 return [rows]
         return self._outputs(graph, inputs, seeds=self._bound.seeds is not None)
 
-    def _outputs(self, graph: Graph, inputs: Sequence[Any], *, seeds: bool) -> list[Any]:
+    def _program(self, graph: Graph, inputs: Sequence[Any], *, seeds: bool) -> Program:
         shared = graph.shared(self._model, self._copies, inputs, self._tracing.share_dropout)
-        program = graph.program(self._model, seeds=seeds, shared=shared)
+        if (seeds, shared) not in graph.programs:
+            program = Program(graph.recording, self._model, seeds=seeds, shared=shared)
+            graph.programs[seeds, shared] = program
+        return graph.programs[seeds, shared]
+
+    def _outputs(self, graph: Graph, inputs: Sequence[Any], *, seeds: bool) -> list[Any]:
+        program = self._program(graph, inputs, seeds=seeds)
         frame = Frame(program, self._model, self._bound.structure, {})
         found = run_program(frame, inputs, self._copies)
         self._tracing.encoded = frame.encoded
@@ -382,7 +381,7 @@ class Call:
             and isinstance(axis := next(iter(graph.recording.result.values())), Nodes)
             and axis.hops > 0  # else they are those of the seeds
             and not any(one._backward_hooks or one.retains_grad for one in self._taking_gradients(inputs))
-            and graph.program(self._model, seeds=True).is_by_row(self._model)
+            and self._program(graph, inputs, seeds=True).is_by_row(self._model)
         )
 
     def _taking_gradients(self, inputs: Sequence[Any]) -> list[Tensor]:

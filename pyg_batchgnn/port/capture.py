@@ -31,7 +31,7 @@ from pyg_batchgnn.port import leaves, rules
 from pyg_batchgnn.port.batches import ArgumentTensor
 from pyg_batchgnn.port.leaves import LEAF, RETURNED, Leaf
 from pyg_batchgnn.port.modules import CAPTURING
-from pyg_batchgnn.port.recording import WHOLE, Axis, BatchEdges, Edges, Refusal, form_of, mapped
+from pyg_batchgnn.port.recording import WHOLE, Axis, BatchEdges, Edges, Refusal, form_of, mapped, tensors
 
 
 class Miss(BaseException):
@@ -167,7 +167,7 @@ def operations(captured: Captured) -> list[Any]:
         value = node.meta.get("example_value")
         if node.op == "placeholder" and isinstance(value, Tensor):
             places[node] = node.target
-        elif node.op in ("get_attr", "output") or next(rules.tensors(value), None) is not None:
+        elif node.op in ("get_attr", "output") or tensors(value):
             places[node] = len(found)
             found.append((str(node.target), mapped((node.args, dict(node.kwargs)), described)))
     return found
@@ -228,8 +228,7 @@ def _check_code(capture: Capture) -> None:
     """Raises Refusal if a ``forward`` reads what Dynamo follows but does not guard."""
     names: dict[str, str] = {}
     files: set[str] = set()
-    traced = getattr(torch._guards.TracingContext, "get_traced_code", lambda: None)  # not in all releases
-    for code in traced() or ():
+    for code in torch._guards.TracingContext.get_traced_code() or ():
         file = code.co_filename
         if file.endswith("/torch/nn/utils/stateless.py"):
             raise Refusal("it calls a layer with other parameters than its own (functional_call)")
@@ -251,8 +250,7 @@ def _check_code(capture: Capture) -> None:
                 raise Refusal(f"PyTorch's tracer does not know {what}")
 
 
-def _backend(module: torch.fx.GraphModule, inputs: Any) -> Captured:
-    del inputs
+def _backend(module: torch.fx.GraphModule, _: Any) -> Captured:
     capture = _local.capture
     if capture is None:
         raise Miss
@@ -322,10 +320,8 @@ _capturing = threading.RLock()
 def _returned(tree: Any) -> Any:
     if isinstance(tree, Tensor):
         return RETURNED(tree)
-    if type(tree) is dict:
-        return {name: _returned(one) for name, one in tree.items()}
-    if type(tree) is collections.OrderedDict:
-        return collections.OrderedDict([(name, _returned(one)) for name, one in tree.items()])
+    if type(tree) in (dict, collections.OrderedDict):
+        return type(tree)([(name, _returned(one)) for name, one in tree.items()])
     if type(tree) in (tuple, list):
         return type(tree)([_returned(one) for one in tree])
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):

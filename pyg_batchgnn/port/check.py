@@ -189,8 +189,7 @@ class Trial:
 def _pygs(module: Any) -> Callable[..., Any]:
     if isinstance(module, Accelerated):
         return functools.partial(module.stands_for.forward, module)
-    call: Callable[..., Any] = module
-    return call
+    return module
 
 
 def _learns(one: Any) -> bool:
@@ -246,8 +245,7 @@ class SmallBatch:
 
 
 def small_batches(structure: Structure, random: torch.Generator) -> Iterator[SmallBatch]:
-    """Yields parts of a batch with different numbers of seeds, nodes and edges; in the last of a
-    sample, a node is a seed twice."""
+    """Yields parts of a batch, of different sizes; in a sample's last a node is a seed twice."""
     for number in range(2):
         if isinstance(structure, SampledBatch):
             yield _sampled(structure, number, random)

@@ -24,11 +24,8 @@ from pyg_batchgnn.port.program import (
     may_overwrite,
     module_of,
     rate_of,
-    ref_of,
 )
 from pyg_batchgnn.port.recording import (
-    BatchEdges,
-    Call,
     Count,
     Edges,
     ModuleCall,
@@ -36,11 +33,11 @@ from pyg_batchgnn.port.recording import (
     Ref,
     Refusal,
     Way,
-    flat,
     mapped,
     refs,
+    tensors,
 )
-from pyg_batchgnn.port.structure import Copies, PrefixLayer, Structure, prefix
+from pyg_batchgnn.port.structure import FLOATS, Copies, PrefixLayer, Structure, prefix
 
 
 @dataclass
@@ -77,14 +74,14 @@ def run(frame: Frame, inputs: Sequence[Any], copies: Copies) -> list[Any]:
         for one in step.frees:
             frame.values.pop(one, None)
             own.pop(one, None)
-    return [_output(frame, *output) for output in program.outputs]
+    return [_value(frame, *output) for output in program.outputs]
 
 
 def _share(frame: Frame, number: int, distinct: Frame | None, copies: Copies) -> None:
     """Counts the rows of a value that copies may share. If it was computed for distinct nodes,
     others get its rows spread, once they read them."""
-    axis, hops = frame.program.axes[number], frame.program.need[number]
-    assert isinstance(axis, Nodes)
+    axis: Any = frame.program.axes[number]
+    hops = frame.program.need[number]
     count = computed = frame.rows(axis, hops)
     if distinct is not None:
         rows = take(distinct, Ref(number), hops)
@@ -94,10 +91,12 @@ def _share(frame: Frame, number: int, distinct: Frame | None, copies: Copies) ->
     frame.encoded[axis.name] = max(known[0], count), max(known[1], computed)
 
 
-def _output(frame: Frame, leaf: Any, hops: int) -> Any:
+def _value(frame: Frame, leaf: Any, hops: int | None) -> Any:
     if isinstance(leaf, Count):
         return leaf.form.value(frame.structure.counter)
-    return take(frame, leaf, hops) if isinstance(leaf, Ref) else leaf
+    if not isinstance(leaf, Ref):
+        return leaf
+    return take(frame, leaf, frame.program.full(leaf.number) if hops is None else hops)
 
 
 def take(frame: Frame, ref: Ref, hops: int, *, in_place: bool = False) -> Any:
@@ -118,46 +117,25 @@ def take(frame: Frame, ref: Ref, hops: int, *, in_place: bool = False) -> Any:
     return value
 
 
-def _arguments(frame: Frame, call: Call, hops: int | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
-
-    def change(leaf: Any) -> Any:
-        if isinstance(leaf, Ref):
-            return take(frame, leaf, frame.program.full(leaf.number) if hops is None else hops)
-        if isinstance(leaf, Count):
-            return leaf.form.value(frame.structure.counter)
-        return leaf
-
-    args = call.args
+def _arguments(frame: Frame, step: ProgramStep) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    call = step.call
+    args, hops = call.args, step.hops if call.by_row else None
     if hops is not None and not isinstance(call.target, ModuleCall) and rules.is_reshape(call.target):
         axis = frame.program.axes[call.results[0]]
         args = rules.new_shape(args, frame.rows(axis, hops))
-    return mapped(args, change), mapped(call.kwargs, change)
-
-
-@dataclass(frozen=True)
-class Ending:
-    relu: bool = False
-    drop: float = 0.0
-    key: int = 0
-    node: Tensor | None = None
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.relu and self.drop == 0.0
-
-    def arguments(self) -> dict[str, Any]:
-        return {"relu": self.relu, "drop": self.drop, "key": self.key, "node": self.node}
+    return mapped((args, call.kwargs), lambda leaf: _value(frame, leaf, hops))
 
 
 def run_step(frame: Frame, step: ProgramStep) -> None:
     call, model = step.call, frame.model
-    rate = rate_of(step.dropout[0], model, frame.values) if step.dropout is not None and frame.drops else 0.0
+    rate = _rate(frame, step)
     if not 0.0 <= rate < 1.0:  # torch's dropout knows 1, and says what it thinks of others
         run_step(replace(frame, drops=False), step)
         frame.values[step.result] = torch.nn.functional.dropout(frame.values[step.result], rate)
         return
     module = module_of(call, model)
     activates = is_relu(call, model) or is_dropout(call, model)
+    is_linear = module is not None and rules.kind_of(module) in rules.LINEAR and not nn.is_watched(module)
     result: Any
     if step.parts:
         result, done = _add_up(frame, step)
@@ -167,12 +145,7 @@ def run_step(frame: Frame, step: ProgramStep) -> None:
     elif activates:
         first, *_ = refs((call.args, call.kwargs))
         result, done = take(frame, Ref(first), step.hops), False
-    elif (
-        module is not None
-        and rules.kind_of(module) in rules.LINEAR
-        and not nn.is_watched(module)
-        and len(call.args) == 1
-    ):
+    elif is_linear and len(call.args) == 1:
         result, done = _multiply(frame, step, module), True
     elif call.target in _LAYER_NORMS or (module is not None and is_row_wise_norm(module)):
         result, done = _normalise(frame, step, module)
@@ -184,7 +157,7 @@ def run_step(frame: Frame, step: ProgramStep) -> None:
     if call.names_of_results:
         made = dict(zip(call.results, map(result.get, call.names_of_results), strict=True))
     elif len(call.results) > 1 or isinstance(result, (tuple, list, dict)):
-        parts = flat(result)
+        parts = tensors(result)
         if len(parts) != len(call.results):
             raise Refusal(f"a function returns another number of tensors for this batch ({call.where})")
         made = dict(zip(call.results, parts, strict=True))
@@ -193,18 +166,22 @@ def run_step(frame: Frame, step: ProgramStep) -> None:
     frame.values.update({number: one for number, one in made.items() if number in frame.program.need})
 
 
-def _ending(frame: Frame, step: ProgramStep, shape: Sequence[int]) -> Ending:
-    drop, key, node = 0.0, 0, None
+def _rate(frame: Frame, step: ProgramStep) -> float:
+    drops = step.dropout is not None and frame.drops
+    return rate_of(step.dropout[0], frame.model, frame.values) if drops else 0.0  # type: ignore[index]
+
+
+def _ending(frame: Frame, step: ProgramStep, shape: Sequence[int]) -> dict[str, Any]:
+    """Returns the arguments of an operator that applies the ReLU and the dropout of a step."""
+    drop, key, node = _rate(frame, step), 0, None
     axis = frame.program.axes[step.result]
-    if step.dropout is not None and frame.drops:
+    if step.dropout is not None and drop > 0.0:
         call, place = step.dropout
-        drop = rate_of(call, frame.model, frame.values)
-        if drop > 0.0:
-            if isinstance(axis, Nodes):
-                key, node = frame.structure.dropout(axis.name, call.layer, place, shape[0])
-            else:
-                key = ops.drawn_key()
-    return Ending(step.relu, drop, key, node if len(shape) == 2 else None)
+        if isinstance(axis, Nodes):
+            key, node = frame.structure.dropout(axis.name, call.layer, place, shape[0])
+        else:
+            key = ops.drawn_key()
+    return {"relu": step.relu, "drop": drop, "key": key, "node": node if len(shape) == 2 else None}
 
 
 def _end(frame: Frame, step: ProgramStep, x: Any, *, in_place: bool) -> Any:
@@ -212,20 +189,16 @@ def _end(frame: Frame, step: ProgramStep, x: Any, *, in_place: bool) -> Any:
     if not isinstance(x, Tensor):
         return x
     ending = _ending(frame, step, x.shape)
-    if ending.is_empty:
+    if not ending["relu"] and ending["drop"] == 0.0:
         return x
-    if x.dtype not in _ACTIVATED or x.dim() == 0:
-        x = x.relu() if ending.relu else x
-        return torch.nn.functional.dropout(x, ending.drop) if ending.drop > 0.0 else x
-    return ops.activate(x if in_place else x.clone(), **ending.arguments())
-
-
-_ACTIVATED = (torch.float32, torch.float64, torch.bfloat16)
+    if x.dtype not in FLOATS or x.dim() == 0:
+        x = x.relu() if ending["relu"] else x
+        return torch.nn.functional.dropout(x, ending["drop"]) if ending["drop"] > 0.0 else x
+    return ops.activate(x if in_place else x.clone(), **ending)
 
 
 def _plain_call(frame: Frame, step: ProgramStep, module: torch.nn.Module | None) -> Any:
-    call = step.call
-    args, kwargs = _arguments(frame, call, step.hops if call.by_row else None)
+    call, (args, kwargs) = step.call, _arguments(frame, step)
     if module is not None:
         if getattr(module, "inplace", False) and args:  # others may read the rows that it writes to
             args = (args[0].clone(), *args[1:])
@@ -239,24 +212,23 @@ _LAYER_NORMS = {torch.nn.functional.layer_norm, torch.layer_norm}
 
 
 def _normalise(frame: Frame, step: ProgramStep, module: torch.nn.Module | None) -> tuple[Any, bool]:
-    call = step.call
-    args, kwargs = _arguments(frame, call, step.hops if call.by_row else None)
+    call, (args, kwargs) = step.call, _arguments(frame, step)
     x: Any = args[0] if args else kwargs.get("input", kwargs.get("x"))
     norm = nn.row_norm_of(*args, **kwargs) if module is None else nn.row_norm(module, x)
     if norm is None:
         return (call.target if module is None else module)(*args, **kwargs), False  # type: ignore[operator]
-    return ops.layer_norm(x, *norm, **_ending(frame, step, x.shape).arguments()), True
+    return ops.layer_norm(x, *norm, **_ending(frame, step, x.shape)), True
 
 
 def _multiply(frame: Frame, step: ProgramStep, module: Any) -> Tensor:
-    x = take(frame, ref_of(step.call.args[0]), step.hops, in_place=True)
+    x = take(frame, step.call.args[0], step.hops, in_place=True)
     weight = module.weight
     takes = x.dtype == weight.dtype or (x.dtype is not torch.float64 and weight.dtype is not torch.float64)
     ending = _ending(frame, step, x.shape)
     if len(x.shape) != 2 or not takes or not weight.is_cpu:
         out: Tensor = module(x if isinstance(x, Tensor) else x.gather())
-        return out if ending.is_empty else ops.activate(out, **ending.arguments())
-    return ops.linear([x], [weight], module.bias, num_rows=x.size(0), **ending.arguments())
+        return ops.activate(out, **ending) if ending["relu"] or ending["drop"] else out
+    return ops.linear([x], [weight], module.bias, num_rows=x.size(0), **ending)
 
 
 def _add_up(frame: Frame, step: ProgramStep) -> tuple[Tensor, bool]:
@@ -283,7 +255,7 @@ def _add_up(frame: Frame, step: ProgramStep) -> tuple[Tensor, bool]:
         if part.call.message_passing is not None:
             continue
         linear: Any = module_of(part.call, frame.model)
-        ref = ref_of(part.call.args[0])
+        ref = part.call.args[0]
         if ref == own_ref:
             terms.append(nn.Terms(root=linear.weight, bias=linear.bias))
         else:
@@ -296,10 +268,9 @@ def _add_up(frame: Frame, step: ProgramStep) -> tuple[Tensor, bool]:
 def _conv_input(
     frame: Frame, step: ProgramStep, conv: Any, reads: Reads
 ) -> tuple[nn.ConvInput, dict[str, Any]]:
-    axis = frame.program.axes[ref_of(reads.edges).number]
-    assert isinstance(axis, BatchEdges)
+    axis: Any = frame.program.axes[reads.edges.number]
     above = min(step.hops + 1, axis.hops)
-    x = take(frame, ref_of(reads.sources), above, in_place=True)
+    x = take(frame, reads.sources, above, in_place=True)
     drops = frame.drops and conv.training and bool(getattr(conv, "dropout", 0.0))
     drops = drops or step.dropout is not None
     graph = frame.structure.graph(axis.relation, step.call.layer + 1, step.hops, axis.hops, drops)
@@ -310,7 +281,7 @@ def _conv_input(
     }
     rows: Any = x
     if reads.targets != reads.sources:
-        rows = (x, take(frame, ref_of(reads.targets), step.hops, in_place=True))
+        rows = (x, take(frame, reads.targets, step.hops, in_place=True))
     return nn.conv_input(rows, graph, None), values
 
 
@@ -328,20 +299,19 @@ def _convolve(frame: Frame, step: ProgramStep, conv: Any) -> tuple[Any, bool]:
 
 
 def _trimmed(frame: Frame, conv: Any, reads: Reads, hops: int) -> Tensor:
-    axis = frame.program.axes[ref_of(reads.edges).number]
-    assert isinstance(axis, BatchEdges)
+    axis: Any = frame.program.axes[reads.edges.number]
     above = min(hops + 1, axis.hops)
-    edge_index = take(frame, ref_of(reads.edges), axis.hops)[:, : frame.rows(axis, above)]
-    values = {name: take(frame, ref_of(ref), above) for name, ref in reads.values.items()}
+    edge_index = take(frame, reads.edges, axis.hops)[:, : frame.rows(axis, above)]
+    values = {name: take(frame, ref, above) for name, ref in reads.values.items()}
     if isinstance(reads.sources, Mapping):  # the messages of a layer of the user's own
         rows = {name: take(frame, ref, above) for name, ref in reads.sources.items()}
         nodes = next(frame.program.axes[one] for one in refs(reads.sources))
         size = (frame.rows(nodes, above),) * 2
         return conv.propagate(edge_index, size=size, **rows, **values)[: frame.rows(nodes, hops)]
-    targets = frame.program.axes[ref_of(reads.targets).number]
-    x: Any = take(frame, ref_of(reads.sources), above)
+    targets = frame.program.axes[reads.targets.number]
+    x: Any = take(frame, reads.sources, above)
     if reads.targets != reads.sources:
-        x = (x, take(frame, ref_of(reads.targets), hops))
+        x = (x, take(frame, reads.targets, hops))
     return foreign.call_trimmed(conv, x, edge_index, frame.rows(targets, hops), values)
 
 
@@ -349,27 +319,19 @@ def _convolve_types(frame: Frame, step: ProgramStep, conv: Any) -> dict[str, Ten
     call, reads = step.call, Reads.of(step.call)
     edge_hops = frame.program.full(refs(reads.edges)[0])
     above = min(step.hops + 1, edge_hops)
-    known = dict(conv.convs.items())
-    relations = [one for one in reads.edges if one in known and frame.structure.has(one)]
+    convs = dict(conv.convs.items())
+    relations = [one for one in convs if one in reads.edges and frame.structure.has(one)]
     ends = {name for source, _, target in relations for name in (source, target)}
     if call.message_passing is Way.NATIVE:
         read = {name: ref for name, ref in reads.sources.items() if name in ends}
         x = {name: take(frame, ref, above, in_place=True) for name, ref in read.items()}
-        dropping = (one.training and getattr(one, "dropout", 0.0) for one in conv.convs.values())
+        dropping = (one.training and getattr(one, "dropout", 0.0) for one in convs.values())
         drops = frame.drops and any(dropping)
         edges = PrefixLayer(frame.structure, relations, (call.layer + 1, step.hops, edge_hops, drops))
-        found: dict[str, Tensor] = conv(x, edges)
-        return found
-    return _by_relation(frame, step, conv, relations)
-
-
-def _by_relation(frame: Frame, step: ProgramStep, conv: Any, relations: Sequence[Any]) -> dict[str, Tensor]:
-    reads = Reads.of(step.call)
+        return conv(x, edges)
     results: dict[str, list[Tensor]] = {}
-    for relation, one in conv.convs.items():
-        if relation not in relations:
-            continue
-        source, _, target = relation
+    for relation in relations:
+        one, (source, _, target) = convs[relation], relation
         own = Reads(reads.sources[source], reads.sources[target], reads.edges[relation], {})
         if isinstance(one, nn.NativeConv):  # which may need degrees of all nodes
             given, _ = _conv_input(frame, step, one, own)
@@ -383,10 +345,7 @@ def _by_relation(frame: Frame, step: ProgramStep, conv: Any, relations: Sequence
 def _ending_of_conv(frame: Frame, step: ProgramStep, training: bool) -> nn.Update | None:
     """Returns the ReLU and the dropout that a convolution applies in its own pass, or None. The key
     of that pass is the one of the first dropout in a layer, and it drops in training alone."""
-    drop = 0.0
-    if step.dropout is not None and frame.drops:
-        call, place = step.dropout
-        drop = rate_of(call, frame.model, frame.values)
-        if drop > 0.0 and (place != 0 or not training):
-            return None
+    drop = _rate(frame, step)
+    if step.dropout is not None and drop > 0.0 and (step.dropout[1] != 0 or not training):
+        return None
     return nn.Update(relu=step.relu, drop=drop) if step.relu or drop > 0.0 else None

@@ -70,8 +70,7 @@ def call_trimmed(
     those of these edges and of the first S nodes.
     """
     if not isinstance(x, Tensor):
-        made: Tensor = conv((x[0], x[1][:num_targets]), edge_index=edge_index, **(edge_values or {}))
-        return made
+        return conv((x[0], x[1][:num_targets]), edge_index=edge_index, **(edge_values or {}))
     pairs = _LAYERS.get(kind_of(conv), _NAMED).pairs(conv)
 
     def by_end(rows: Any) -> Any:

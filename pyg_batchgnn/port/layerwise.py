@@ -317,7 +317,7 @@ class _Layers:
         return nn.LayerStep(convs, self._computing(level), list(names), weights)
 
     def _convolutions(self, level: int) -> Iterator[tuple[Any, Any, Relation]]:
-        for call in (part.call for step in self._levels.get(level, []) for part in step.parts or [step]):
+        for call in (one for step in self._levels.get(level, []) for one in step.calls):
             if call.message_passing is not None:
                 axis: Any = self._program.axes[refs(Reads.of(call).edges)[0]]
                 yield call, module_of(call, self._model), axis.relation or self._schema.relations[0]
@@ -432,10 +432,8 @@ class _Layers:
                 self._give_inputs(frame, {self._key(name): partial(self._nodes.read, own_rows, span)})
         for number, value in self._values.items():
             rows = value.finished(self._nodes.rank) if 0 < value.level < level else None
-            if rows is not None:
-                of_type = own.get(self._type(self._name(number)))
-                if of_type is not None:
-                    frame.values[number] = partial(self._nodes.read, rows, of_type)
+            if rows is not None and (of_type := own.get(self._type(self._name(number)))) is not None:
+                frame.values[number] = partial(self._nodes.read, rows, of_type)
 
     def _give_sources(self, frame: Frame, x: Mapping[str, nn.Rows], level: int) -> None:
         for name, rows in x.items():
@@ -504,8 +502,7 @@ class _Piece:
 
     def _graph(self, relation: RelationName) -> nn.LayerGraph | None:
         name = self._schema.relations[0] if relation is None else relation
-        found: nn.LayerGraph | None = self._edges.graph(name)
-        return found
+        return self._edges.graph(name)
 
     def graph(self, relation: RelationName, *_: Any) -> nn.LayerGraph:
         found = self._graph(relation)

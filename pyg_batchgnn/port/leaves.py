@@ -76,8 +76,7 @@ class Leaf:
     plain: Any = None  # what ``propagate`` returned, whose calls were captured too
 
     @classmethod
-    def of(cls, tensors: Sequence[Any], module: int, names: str, learns: Any = None) -> Leaf:
-        del learns
+    def of(cls, tensors: Sequence[Any], module: int, names: str, _: Any = None) -> Leaf:
         kind, *each = names.split(_BETWEEN)
         if kind == "one":
             return cls(module, (list(tensors) if each else tensors[0],))
@@ -118,8 +117,7 @@ def _is_part(number: int) -> bool:
 
 def _call(module: Any, tensors: list[Tensor], names: list[str]) -> list[Tensor]:
     learns = _LEARNS if _learns(id(module)) else None
-    made: list[Tensor] = LEAF(tensors, id(module), _BETWEEN.join(names), learns)
-    return made
+    return LEAF(tensors, id(module), _BETWEEN.join(names), learns)
 
 
 def _conv_forward(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -165,23 +163,19 @@ def _forward_of_types(self: Any, *args: Any, **kwargs: Any) -> Any:
     x, edges = args
     tensors: list[Tensor] = []
     names = ["types"]
-    for name, one in x.items():
-        if not isinstance(name, str) or not isinstance(one, Tensor):
-            return original(self, *args, **kwargs)
-        tensors.append(one)
-        names.append(name)
-    for relation, one in edges.items():
-        if not isinstance(relation, tuple) or not isinstance(one, Tensor):
-            return original(self, *args, **kwargs)
-        tensors.append(one)
-        names.append(_INSIDE.join(relation))
+    both: Any = ((x, str), (edges, tuple))
+    for given, kind in both:
+        for name, one in given.items():
+            if not isinstance(name, kind) or not isinstance(one, Tensor):
+                return original(self, *args, **kwargs)
+            tensors.append(one)
+            names.append(name if kind is str else _INSIDE.join(name))
     targets: dict[str, None] = {}
     for relation, _ in self.convs.items():
-        source, _, target = relation
         if relation in edges:
-            if source not in x or target not in x:
+            if relation[0] not in x or relation[2] not in x:
                 return original(self, *args, **kwargs)
-            targets[target] = None
+            targets[relation[2]] = None
     if not targets:
         return original(self, *args, **kwargs)
     return dict(zip(targets, _call(self, tensors, [*names, *targets]), strict=True))
@@ -303,9 +297,8 @@ def _small(module: torch.nn.Module, leaf: Leaf) -> Any:
 
 @contextmanager
 def calm(module: torch.nn.Module, keeps: Callable[[Any], bool] = lambda _: False) -> Iterator[None]:
-    """Sets a module to evaluation mode, without what it cached of other edges, for the duration of
-    a block, which changes neither a generator nor the attributes of modules. ``keeps``: whether a
-    module in it keeps its mode."""
+    """Sets a module to evaluation mode, without what it cached of other edges, for a block, which
+    changes neither a generator nor attributes. ``keeps``: whether a module in it keeps its mode."""
     before = [(vars(one), dict(vars(one))) for one in module.modules()]
     state = torch.get_rng_state()
     try:

@@ -22,10 +22,9 @@ from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 from torch_geometric.utils._trim_to_layer import TrimToLayer
 
 from pyg_batchgnn import nn, ops
-from pyg_batchgnn.port.structure import layer_edges
+from pyg_batchgnn.port.structure import FLOATS, layer_edges
 from pyg_batchgnn.types import Relation
 
-_DTYPES = (torch.float32, torch.float64, torch.bfloat16)
 _IDS = (torch.int64, torch.int32)
 _strided = torch.strided
 
@@ -64,7 +63,7 @@ def is_plain(x: Any, dtype: torch.dtype | None = None) -> bool:
         and x.ndim == 2
         and x.is_cpu
         and x.layout is _strided
-        and (found := x.dtype) in _DTYPES
+        and (found := x.dtype) in FLOATS
         and (found is dtype or dtype is None or (found is not torch.float64 and _autocasts()))
     )
 
@@ -85,8 +84,7 @@ def are_plain_edges(edge_index: Any) -> bool:
 
 
 def fits(edge_index: Tensor, sources: int, targets: int) -> bool:
-    """Returns whether an `EdgeIndex` of PyG says no other numbers of nodes, which layers would
-    take."""
+    """Returns whether an `EdgeIndex` says no other numbers of nodes, which layers would take."""
     known = edge_index.sparse_size() if isinstance(edge_index, EdgeIndex) else (None, None)
     return all(one is None or one == count for one, count in zip(known, (sources, targets), strict=True))
 
@@ -172,8 +170,7 @@ class AcceleratedPart(Accelerated):
             return traced(self, (input,))
         if is_traced() or not self.takes(input):
             return self.stands_for.forward(self, input)
-        made: Tensor = super().forward(*(one for one in (input, key, node) if one is not None))  # type: ignore[misc]
-        return made
+        return super().forward(*(one for one in (input, key, node) if one is not None))  # type: ignore[misc]
 
     def takes(self, input: Tensor) -> bool:
         return is_plain(input)
@@ -257,7 +254,9 @@ class AcceleratedConv(Accelerated, nn.NativeConv):
 
     def forward(self, x: Any, edge_index: Any, *arguments: Any, **options: Any) -> Any:
         if not isinstance(x, Tensor) and is_symbolic(x):
-            return self._traced(x, edge_index, arguments, options)
+            if is_symbolic(arguments, options):  # the layer itself is traced: PyG's code says why not
+                arguments, options = (), {}
+            return traced(self, (x, edge_index, *arguments), options)
         values = arguments[0] if arguments else options.get(str(self.edge_values)) if options else None
         if len(arguments) > 1 or not self.takes_call(x, edge_index, values):
             return self.stands_for.forward(self, x, edge_index, *arguments, **options)
@@ -273,11 +272,6 @@ class AcceleratedConv(Accelerated, nn.NativeConv):
 
     def check_call(self) -> None:
         """Looks at nothing, because `takes_call` did."""
-
-    def _traced(self, x: Any, edge_index: Any, arguments: Any, options: Any) -> Any:
-        if is_symbolic(arguments, options):  # the layer itself is traced: PyG's code says why it cannot be
-            arguments, options = (), {}
-        return traced(self, (x, edge_index, *arguments), options)
 
 
 class AcceleratedSAGEConv(AcceleratedConv, nn.SAGEConv):
@@ -346,20 +340,15 @@ class AcceleratedHeteroConv(Accelerated, nn.HeteroConv):
     stands_for = torch_geometric.nn.HeteroConv
 
     def forward(self, *args_dict: Any, **kwargs_dict: Any) -> dict[str, Tensor]:
-        found: dict[str, Tensor]
         if is_symbolic(args_dict):  # the layer itself is traced: PyG's code says why it cannot be
-            found = torch_geometric.nn.HeteroConv.forward(self, *args_dict)
-        elif is_symbolic(*args_dict):
-            found = traced(self, args_dict, kwargs_dict)
-        elif self._is_of_layer(*args_dict[1:2]) or self._takes(args_dict, kwargs_dict):
-            found = super().forward(*args_dict, **kwargs_dict)
-        else:
-            found = torch_geometric.nn.HeteroConv.forward(self, *args_dict, **kwargs_dict)
-        return found
-
-    @staticmethod
-    def _is_of_layer(edges: Any = None) -> bool:
-        return nn.is_typed(edges) or isinstance(edges, nn.TypedEdges)
+            return torch_geometric.nn.HeteroConv.forward(self, *args_dict)
+        if is_symbolic(*args_dict):
+            return traced(self, args_dict, kwargs_dict)
+        if any(nn.is_typed(one) or isinstance(one, nn.TypedEdges) for one in args_dict[1:2]) or self._takes(
+            args_dict, kwargs_dict
+        ):
+            return super().forward(*args_dict, **kwargs_dict)
+        return torch_geometric.nn.HeteroConv.forward(self, *args_dict, **kwargs_dict)
 
     def _takes(self, args_dict: tuple[Any, ...], kwargs_dict: Mapping[str, Any]) -> bool:
         """Returns whether the native layer takes a call: rows by node type, edges by relation, and

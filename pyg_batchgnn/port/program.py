@@ -30,7 +30,6 @@ from pyg_batchgnn.port.recording import (
     SeedIds,
     Way,
     has_counts,
-    mapped,
     refs,
 )
 from pyg_batchgnn.port.structure import TypeName
@@ -54,8 +53,12 @@ class ProgramStep:
     shares: list[int] | None = None
 
     @property
+    def calls(self) -> list[Call]:
+        return [part.call for part in self.parts or [self]]
+
+    @property
     def reads(self) -> list[int]:
-        found = [one for part in self.parts or [self] for one in refs((part.call.args, part.call.kwargs))]
+        found = [one for call in self.calls for one in refs((call.args, call.kwargs))]
         if self.dropout is not None and self.dropout[0] is not self.call:
             found += refs((self.dropout[0].args[1:], self.dropout[0].kwargs))  # its probability
         return found
@@ -92,7 +95,8 @@ class Program:
         for one, returned in zip(recording.output, recording.returned, strict=True):
             first = seeds and returned and isinstance(one, Ref) and isinstance(self.axes[one.number], Nodes)
             hops = self.full(one.number) if isinstance(one, Ref) and not first else 0
-            self.outputs.append((self._ask(one, hops), hops))
+            self.outputs.append((one, hops))
+            self._ask(one, hops)
         for call in reversed(recording.calls):
             self._demand(call, model)
         if layerwise:
@@ -104,14 +108,11 @@ class Program:
         axis = self.axes[number]
         return axis.hops if isinstance(axis, (Nodes, Edges, BatchEdges)) else 0
 
-    def share_alike(self, one: int, other: int) -> bool:
-        return (one in self.shared) == (other in self.shared)
-
-    def _ask(self, leaf: Any, hops: int) -> Any:
-        if isinstance(leaf, Ref):
-            known = self.need.get(leaf.number, 0)
-            self.need[leaf.number] = min(max(known, hops), self.full(leaf.number))
-        return leaf
+    def _ask(self, tree: Any, hops: int | None = None) -> None:
+        """Asks for the rows of values up to some hops; for all rows where None."""
+        for one in refs(tree):
+            full = self.full(one)
+            self.need[one] = full if hops is None else min(max(self.need.get(one, 0), hops), full)
 
     def _demand(self, call: Call, model: torch.nn.Module) -> None:
         wanted = [self.need[one] for one in call.results if one in self.need]
@@ -120,27 +121,23 @@ class Program:
         if not wanted:
             return
         hops = max(wanted)
-        module = module_of(call, model)
-        if not self.seeds and module is not None and any(map(rules.takes_row_statistics, module.modules())):
+        if not self.seeds and _takes_statistics(call, model):
             hops = max(map(self.full, call.results))  # a plain call sees the rows that its script gives
         for one in call.results:
             self.need[one] = min(hops, self.full(one))
         if call.message_passing is not None:
             self._demand_above(call, hops)
         elif call.by_row:
-            mapped((call.args, call.kwargs), lambda leaf: self._ask(leaf, hops))
-        elif self._takes_seeds(call):
-            mapped((call.args, call.kwargs), lambda leaf: self._ask(leaf, 0))
+            self._ask((call.args, call.kwargs), hops)
         else:
-            mapped((call.args, call.kwargs), self._ask_all)
+            self._ask((call.args, call.kwargs), 0 if self._takes_seeds(call) else None)
 
     def _demand_above(self, call: Call, hops: int) -> None:
         reads = Reads.of(call)
         above = min(hops + 1, self.full(refs(reads.edges)[0]))
-        mapped((reads.sources, reads.values), lambda leaf: self._ask(leaf, above))
-        mapped(reads.targets, lambda leaf: self._ask(leaf, hops))
-        mapped(reads.edges, self._ask_all)
-        mapped(reads.values.get("edge_weight"), self._ask_all)  # a norm takes the weights of all edges
+        self._ask((reads.sources, reads.values), above)
+        self._ask(reads.targets, hops)
+        self._ask((reads.edges, reads.values.get("edge_weight")))  # a norm takes the weights of all edges
 
     def _takes_seeds(self, call: Call) -> bool:
         if call.target not in _TAKES or len(call.args) < 2 or not isinstance(call.args[0], Ref):
@@ -151,24 +148,14 @@ class Program:
         of_nodes = isinstance(self.axes[call.args[0].number], Nodes)
         return of_nodes and bool(axes) and all(isinstance(one, SeedIds) for one in axes)
 
-    def _ask_all(self, leaf: Any) -> Any:
-        return self._ask(leaf, self.full(leaf.number)) if isinstance(leaf, Ref) else leaf
-
     def is_by_row(self, model: torch.nn.Module) -> bool:
         """Returns whether the rows of the seeds depend on no statistics of rows."""
-        for call in (part.call for step in self.steps for part in step.parts or [step]):
+        for call in (one for step in self.steps for one in step.calls):
             fixed = all(isinstance(self.axes[one], Fixed) for one in call.results)
-            if call.writes or not (call.by_row or call.message_passing is not None or fixed):
-                return False
-            module = module_of(call, model)
-            if module is not None and any(map(rules.takes_row_statistics, module.modules())):
+            by_row = call.by_row or call.message_passing is not None or fixed
+            if call.writes or not by_row or _takes_statistics(call, model):
                 return False
         return True
-
-
-def ref_of(leaf: Any) -> Ref:
-    assert isinstance(leaf, Ref), "the recording found a value here"
-    return leaf
 
 
 @dataclass(frozen=True)
@@ -206,8 +193,7 @@ _DROPOUTS = {torch.nn.functional.dropout, torch.dropout}
 
 
 def _fused(program: Program, model: torch.nn.Module) -> list[ProgramStep]:
-    """Returns the calls that somebody needs. A ReLU and a dropout join the step before where nobody
-    else reads what it makes."""
+    """Returns the needed calls. ReLU and dropout join the step before if nobody else reads it."""
     recording, need = program.recording, program.need
     readers: Counted[int] = Counted()
     for call in recording.calls:
@@ -219,13 +205,13 @@ def _fused(program: Program, model: torch.nn.Module) -> list[ProgramStep]:
     for call in recording.calls:
         number = call.results[0]
         step = ProgramStep(call, need[number], number)
-        before = made.get(_only_ref(call, model)) if call.by_row else None
+        relu, drop, read = is_relu(call, model), is_dropout(call, model), refs((call.args, call.kwargs))
+        before = made.get(read[0]) if call.by_row and read and (drop or len(read) == 1) else None
         alone = before is not None and readers[before.result] == 1 and before.hops == step.hops
-        alone = alone and (before is None or program.share_alike(before.result, number))
+        alone = alone and (before is None or (before.result in program.shared) == (number in program.shared))
         for operand in _operands(step, made, readers, program, model):
             steps.remove(operand)
             step.parts += operand.parts or [operand]
-        relu, drop = is_relu(call, model), is_dropout(call, model)
         place = places[call.layer]
         places[call.layer] += drop
         if before is not None and alone and relu and not before.relu and before.dropout is None:
@@ -243,7 +229,9 @@ def _fused(program: Program, model: torch.nn.Module) -> list[ProgramStep]:
     for step in steps:
         rows = [one for one in step.reads if isinstance(program.axes[one], Nodes)]
         step.shares = rows if step.result in program.shared else None
-    _free(steps, recording)
+    last = {one: step for step in steps for one in (*step.reads, step.result)}
+    for number in last.keys() - set(refs(recording.output)):
+        last[number].frees.append(number)
     return steps
 
 
@@ -254,8 +242,7 @@ def _operands(
     program: Program,
     model: torch.nn.Module,
 ) -> list[ProgramStep]:
-    """Returns the convolutions and linear layers whose results a sum adds up, if nobody else reads
-    these: one pass computes them all."""
+    """Returns the convolutions and linear layers that a sum, their only reader, adds up."""
     call = step.call
     if not call.by_row or call.target not in _ADDITIONS or call.kwargs or len(call.args) != 2:
         return []
@@ -264,7 +251,7 @@ def _operands(
         part = made.get(leaf.number) if isinstance(leaf, Ref) else None
         if part is None or readers[part.result] != 1 or part.hops != step.hops or part.relu or part.dropout:
             return []
-        if not program.share_alike(part.result, step.result):
+        if (part.result in program.shared) != (step.result in program.shared):
             return []
         if not (part.parts or _is_summand(part.call, model)) or part.call.columns != call.columns:
             return []
@@ -279,21 +266,13 @@ def _is_summand(call: Call, model: torch.nn.Module) -> bool:
     return module is not None and rules.kind_of(module) in rules.LINEAR
 
 
-def _free(steps: Sequence[ProgramStep], recording: Recording) -> None:
-    kept = set(refs(recording.output))
-    last = {one: step for step in steps for one in (*step.reads, step.result)}
-    for number, step in last.items():
-        if number not in kept:
-            step.frees.append(number)
-
-
-def _only_ref(call: Call, model: torch.nn.Module) -> int:
-    found = refs((call.args, call.kwargs))
-    return found[0] if len(found) == 1 or (found and is_dropout(call, model)) else -1
-
-
 def module_of(call: Call, model: torch.nn.Module) -> torch.nn.Module | None:
     return model.get_submodule(call.target.path) if isinstance(call.target, ModuleCall) else None
+
+
+def _takes_statistics(call: Call, model: torch.nn.Module) -> bool:
+    module = module_of(call, model)
+    return module is not None and any(map(rules.takes_row_statistics, module.modules()))
 
 
 def is_relu(call: Call, model: torch.nn.Module) -> bool:
@@ -330,25 +309,25 @@ def rate_of(call: Call, model: torch.nn.Module, values: Mapping[int, Any]) -> fl
 
 
 def is_convolution(step: ProgramStep) -> bool:
-    return any(part.call.message_passing is not None for part in step.parts or [step])
+    return any(call.message_passing is not None for call in step.calls)
 
 
 def reads_as_sources(step: ProgramStep) -> list[int]:
     """Returns the values whose rows a step reads for other nodes than its targets."""
-    calls = [part.call for part in step.parts or [step] if part.call.message_passing is not None]
+    calls = (call for call in step.calls if call.message_passing is not None)
     return [one for call in calls for one in refs(Reads.of(call).sources)]
 
 
 def shared_values(
-    recording: Recording, model: torch.nn.Module, drops: Mapping[int, bool], differ: frozenset[int]
+    recording: Recording, model: torch.nn.Module, drops: frozenset[int], differ: frozenset[int]
 ) -> frozenset[int]:
-    """Returns the values that copies of a node share. ``drops``: by the place of a call that may
-    drop elements at random, whether it does now. ``differ``: inputs that they do not share."""
+    """Returns the values that copies of a node share. ``drops``: the places of calls that drop
+    elements at random now. ``differ``: inputs that copies do not share."""
     found = {one for one in recording.inputs if one not in differ and _types([one], recording)}
     calls: list[Call] = []
     for place, call in enumerate(recording.calls):
         rows = [one for one in refs((call.args, call.kwargs)) if _types([one], recording)]
-        if rows and found.issuperset(rows) and not drops.get(place) and _is_of_node(call, recording, model):
+        if rows and found.issuperset(rows) and place not in drops and _is_of_node(call, recording, model):
             found.update(call.results)
             calls.append(call)
     pays = set[TypeName]().union(*(_types(one.results, recording) for one in calls if _pays(one, recording)))
@@ -369,10 +348,9 @@ def _pays(call: Call, recording: Recording) -> bool:
 def _is_of_node(call: Call, recording: Recording, model: torch.nn.Module) -> bool:
     """Returns whether a call computes each row from the same row of one type, whatever other rows
     there are, and how many."""
-    names, module = _types(refs((call.args, call.kwargs)), recording), module_of(call, model)
-    looks = module is not None and any(map(rules.takes_row_statistics, module.modules()))
-    results = all(_types([one], recording) == names for one in call.results)
-    if not call.by_row or call.writes or looks or len(names) != 1 or not results:
+    names = _types(refs((call.args, call.kwargs)), recording)
+    same = len(names) == 1 and all(_types([one], recording) == names for one in call.results)
+    if not call.by_row or call.writes or not same or _takes_statistics(call, model):
         return False
     if call.target in rules.GETITEM or call.target in rules.INDEX_SELECTS:
         if _types(refs(call.args[1:]), recording):  # a lookup by node
@@ -384,16 +362,11 @@ def _is_of_node(call: Call, recording: Recording, model: torch.nn.Module) -> boo
     return not has_counts((call.args, call.kwargs))
 
 
-def dropping(recording: Recording, model: torch.nn.Module) -> dict[int, bool]:
-    """Returns, by the place of a call that may drop elements at random, whether it does now."""
-    found = {}
-    for place, call in enumerate(recording.calls):
-        module: Any = module_of(call, model)
-        if is_dropout(call, model):
-            by_number = refs((call.args[1:], call.kwargs))
-            found[place] = bool(by_number) or rate_of(call, model, {}) != 0.0
-        elif module is not None and rules.kind_of(module) is rules.MLP:
-            found[place] = module.training and any(module.dropout)
-        elif call.target in rules.DROPOUTS:
-            found[place] = True
-    return found
+def drops_now(call: Call, model: torch.nn.Module) -> bool:
+    """Returns whether a call drops elements at random now, or may do so."""
+    module: Any = module_of(call, model)
+    if is_dropout(call, model):
+        return bool(refs((call.args[1:], call.kwargs))) or rate_of(call, model, {}) != 0.0
+    if module is not None and rules.kind_of(module) is rules.MLP:
+        return module.training and any(module.dropout)
+    return call.target in rules.DROPOUTS

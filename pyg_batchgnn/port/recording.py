@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 import functools
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -167,20 +167,18 @@ class Way(enum.Enum):
     TRIMMED = "trimmed"
 
 
-#: Returns the way of a convolution, or the reason why it computes all rows, from its arguments:
-#: rows, edges and values of edges.
+#: Of a convolution, its rows, edges and values of edges: the way, or why it computes all rows.
 Judge = Callable[[torch.nn.Module, Any, Any, Mapping[str, Any]], "Way | str"]
 
 
 @dataclass
 class Call:
-    """A captured call. Its arguments hold a `Ref` for each value, and a `Count` for each number of
-    rows that a form tells."""
+    """A captured call. Its arguments hold a `Ref` for a value, a `Count` for what a form tells."""
 
     target: Callable[..., Any] | ModuleCall
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    results: list[int]  # the values that it made, in the order in which `flat` finds them
+    results: list[int]  # the values that it made, in the order of `leaves_of`
     by_row: bool  # each row of the results follows from the same row of the arguments
     message_passing: Way | None  # of a convolution over the edges of the batch, if rows can be asked for
     layer: int  # how many message passing layers were captured before
@@ -197,7 +195,7 @@ class Call:
 class Recording:
     calls: list[Call] = field(default_factory=list)
     axes: list[Axis] = field(default_factory=list)  # what the rows of each value are
-    inputs: list[int] = field(default_factory=list)  # the values that are inputs, in the order of `flat`
+    inputs: list[int] = field(default_factory=list)  # the values of the placeholders
     output: list[Any] = field(default_factory=list)  # a value, or a number, for each output of the graph
     #: of each output, whether ``forward`` returns it; else it is the effect of a write
     returned: list[bool] = field(default_factory=list)
@@ -222,25 +220,26 @@ def mapped(tree: Any, change: Callable[[Any], Any]) -> Any:
     return change(tree)
 
 
-def flat(tree: Any) -> list[Tensor]:
-    found: list[Tensor] = []
+def leaves_of(tree: Any) -> Iterator[Any]:
+    """Yields the leaves in the order in which `mapped` changes them."""
+    if isinstance(tree, (tuple, list)):
+        for one in tree:
+            yield from leaves_of(one)
+    elif isinstance(tree, dict):
+        yield from leaves_of([*tree.values()])
+    elif isinstance(tree, slice):
+        yield from leaves_of((tree.start, tree.stop, tree.step))
+    else:
+        yield tree
 
-    def see(leaf: Any) -> Any:
-        if isinstance(leaf, Tensor):
-            found.append(leaf)
-        return leaf
 
-    mapped(tree, see)
-    return found
+def tensors(tree: Any) -> list[Tensor]:
+    return [one for one in leaves_of(tree) if isinstance(one, Tensor)]
 
 
 def has_counts(tree: Any) -> bool:
-    found: list[bool] = []
-    mapped(tree, lambda leaf: found.append(isinstance(leaf, Count)))
-    return any(found)
+    return any(isinstance(one, Count) for one in leaves_of(tree))
 
 
 def refs(tree: Any) -> list[int]:
-    found: list[int] = []
-    mapped(tree, lambda leaf: found.append(leaf.number) if isinstance(leaf, Ref) else None)
-    return found
+    return [one.number for one in leaves_of(tree) if isinstance(one, Ref)]

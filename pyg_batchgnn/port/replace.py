@@ -58,8 +58,7 @@ class AcceleratedModel(Accelerated, TracedModel, BasicGNN):
         """
         if hasattr(loader, "all_nodes"):
             nn.check_cpu(device, embedding_device)
-            found: Tensor = inference(self, loader, memory_budget, progress_bar, scratch, edge_values)
-            return found
+            return inference(self, loader, memory_budget, progress_bar, scratch, edge_values)
         if not isinstance(loader, NeighborLoader):
             raise TypeError(
                 f"inference takes a MacrobatchNeighborLoader or PyG's NeighborLoader, got "
@@ -247,8 +246,7 @@ def _trace(
 
 
 def _has_a_forward(module: Module) -> bool:
-    """Returns whether a user wrote a part of a model over layers. It is captured by itself where
-    the model around it cannot be."""
+    """Returns whether a user wrote a part over layers, captured alone if the model cannot be."""
     of_users = not type(module).__module__.startswith(("torch.", "torch_geometric.", "pyg_batchgnn."))
     is_layer = isinstance(module, (MessagePassing, torch.nn.ModuleList, torch.nn.ModuleDict))
     return of_users and not is_layer and any(isinstance(one, MessagePassing) for one in module.modules())

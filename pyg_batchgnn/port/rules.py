@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.overrides import resolve_name
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from pyg_batchgnn.port.recording import Count, Form
+from pyg_batchgnn.port.recording import Count, Form, tensors
 
 #: Element by element, of one or several tensors.
 _ELEMENTWISE = """
@@ -35,25 +35,16 @@ _ELEMENTWISE = """
     __mod__ __neg__ __abs__ __add__ __radd__ __sub__ __mul__ __rmul__ __eq__ __ne__ __lt__
     __le__ __gt__ __ge__ truediv floordiv mod and_ or_ xor invert zeros_like ones_like full_like
 """
+_ALONG_FIRST = """
+    softmax log_softmax softmin cumsum cumprod glu logcumsumexp sum mean amax amin max min argmax
+    argmin prod logsumexp std var median all any sort argsort unbind squeeze unsqueeze cat concat
+    concatenate stack flip flatten unflatten narrow index_select select
+"""
+_ALONG_SECOND = "chunk split tensor_split topk norm normalize kthvalue cosine_similarity"
 #: Along the dimension ``dim``, which must not be that of the rows. The number is the place of it.
-_ALONG = {
-    **dict.fromkeys(("softmax", "log_softmax", "softmin", "cumsum", "cumprod", "glu", "logcumsumexp"), 1),
-    **dict.fromkeys(
-        ("sum", "mean", "amax", "amin", "max", "min", "argmax", "argmin", "prod", "logsumexp"), 1
-    ),
-    **dict.fromkeys(
-        ("std", "var", "median", "all", "any", "sort", "argsort", "unbind", "squeeze", "unsqueeze"), 1
-    ),
-    **dict.fromkeys(("chunk", "split", "tensor_split", "topk"), 2),
-    **dict.fromkeys(("cat", "concat", "concatenate", "stack", "flip", "flatten", "unflatten", "narrow"), 1),
-    **{"norm": 2, "normalize": 2, "index_select": 1, "select": 1, "kthvalue": 2, "cosine_similarity": 2},
-}
+_ALONG = dict.fromkeys(_ALONG_FIRST.split(), 1) | dict.fromkeys(_ALONG_SECOND.split(), 2)
 #: What `_ALONG` does without a dimension, if that is safe.
-_DEFAULT_DIM = {
-    **dict.fromkeys(("glu", "topk", "sort", "argsort"), -1),
-    "normalize": 1,
-    "cosine_similarity": 1,
-}
+_DEFAULT_DIM = {"glu": -1, "topk": -1, "sort": -1, "argsort": -1, "normalize": 1, "cosine_similarity": 1}
 #: Products of rows with a fixed matrix.
 _PRODUCTS = ("linear", "matmul", "mm", "__matmul__")
 GETITEM = {Tensor.__getitem__, operator.getitem}
@@ -79,12 +70,10 @@ _PRODUCT, _RESHAPE = _named(_PRODUCTS), _named(_RESHAPES)
 _TRANSPOSES = _named(("transpose", "swapaxes", "swapdims", "movedim", "permute"))
 _CELL = {getattr(torch._VF, name) for name in ("gru_cell", "lstm_cell", "rnn_tanh_cell", "rnn_relu_cell")}
 _CELL |= _named(("gru_cell", "lstm_cell", "rnn_tanh_cell", "rnn_relu_cell")).keys()
-_LAYER_NORM, _EMBEDDING = {F.layer_norm, torch.layer_norm}, {F.embedding, torch.embedding}
-_GROUP_NORM = {F.group_norm, torch.group_norm}
-_RMS_NORM = {F.rms_norm, torch.rms_norm}
+_LAYER_NORM = {F.layer_norm, torch.layer_norm, F.rms_norm, torch.rms_norm}
+_GROUP_NORM, _EMBEDDING = {F.group_norm, torch.group_norm}, {F.embedding, torch.embedding}
 _NORMALISING = _named(("batch_norm", "instance_norm"))
-#: Functions that draw from torch's generator, row by row. Another number of rows draws other
-#: numbers.
+#: Draw from torch's generator, row by row: another number of rows draws other numbers.
 DROPOUTS = _named(("dropout", "alpha_dropout", "feature_alpha_dropout", "feature_dropout", "rrelu"))
 
 
@@ -92,9 +81,8 @@ def is_by_row(
     function: Any, args: Sequence[Any], kwargs: Mapping[str, Any], rows: HasRows, form: Form | None
 ) -> bool:
     """Returns whether each row of the result follows from the same row of the arguments. ``rows``:
-    whether a tensor has the rows in question; the others have the same value whatever rows are
-    computed. ``form``: the number of rows."""
-    given = list(tensors(args)) + list(tensors(kwargs))
+    whether a tensor has these rows, whose number is ``form``; others are the same for any rows."""
+    given = tensors((args, kwargs))
     if not given or not args or (function in (torch.where, Tensor.where) and len(given) < 2):
         return False
     if function in _BY_ELEMENT:
@@ -113,7 +101,7 @@ def is_by_row(
         return _keeps_first(_RESHAPE[function], args, kwargs, form)
     if function in _TRANSPOSES:
         return _leaves_first(_TRANSPOSES[function], args, kwargs)
-    if function in _LAYER_NORM or function in _RMS_NORM:
+    if function in _LAYER_NORM:
         shape = args[1] if len(args) > 1 else kwargs.get("normalized_shape", ())
         return rows(args[0]) and len(shape) < args[0].dim() and not any(map(rows, given[1:]))
     if function is F.one_hot:  # without a number of classes it takes the largest value of all rows
@@ -136,7 +124,7 @@ def is_by_row(
 
 
 def is_known(function: Any) -> bool:
-    known = (_BY_ELEMENT, _BY_DIM, _PRODUCT, _RESHAPE, _TRANSPOSES, _EMBEDDING, _LAYER_NORM, _RMS_NORM)
+    known = (_BY_ELEMENT, _BY_DIM, _PRODUCT, _RESHAPE, _TRANSPOSES, _EMBEDDING, _LAYER_NORM)
     others: set[Any] = {torch.einsum, F.one_hot, *GETITEM}
     return any(function in one for one in (*known, _GROUP_NORM, _CELL, DROPOUTS, others))
 
@@ -148,19 +136,6 @@ def why_whole(function: Callable[..., Any]) -> str:
     if function in GETITEM or any(function in one for one in named):
         return "looks at all rows"
     return "is not known to compute each row by itself"
-
-
-def tensors(tree: Any) -> Iterator[Tensor]:
-    if isinstance(tree, Tensor):
-        yield tree
-    elif isinstance(tree, (tuple, list)):
-        for one in tree:
-            yield from tensors(one)
-    elif isinstance(tree, Mapping):
-        for one in tree.values():
-            yield from tensors(one)
-    elif isinstance(tree, slice):
-        yield from tensors((tree.start, tree.stop, tree.step))
 
 
 def _broadcasts(given: Sequence[Tensor], rows: Callable[[Any], bool]) -> bool:
@@ -196,8 +171,7 @@ def _keeps_rows(index: Any, rows: Callable[[Any], bool]) -> bool:
         return False
     first = places[0] if places else Ellipsis
     if first is Ellipsis:
-        # [..., i] of a matrix: the rows are taken as long as fewer dimensions are named than there
-        # are.
+        # [..., i] of a matrix takes the rows as long as it names fewer dimensions than there are.
         return not any(isinstance(one, Tensor) or one is None for one in places[1:])
     return isinstance(first, slice) and first == slice(None) and not any(one is None for one in places[:1])
 
@@ -208,7 +182,7 @@ def _sets_in_rows(x: Any, index: Any, value: Any, rows: HasRows) -> bool:
     if isinstance(index, Tensor):
         masks = rows(x) and rows(index) and index.dtype is torch.bool
         return masks and not rows(value) and dims <= x.dim() - index.dim()
-    if not rows(x) or next(tensors(index), None) is not None or not _keeps_rows(index, rows):
+    if not rows(x) or tensors(index) or not _keeps_rows(index, rows):
         return False
     return dims == x[index].dim() if rows(value) else dims < x[index].dim()
 
@@ -307,8 +281,7 @@ _KEEPING = (
 
 def kind_of(module: torch.nn.Module) -> type[torch.nn.Module]:
     """Returns the class that the user wrote, of a module that may have been made native."""
-    kind: type[torch.nn.Module] = getattr(module, "stands_for", type(module))
-    return kind
+    return getattr(module, "stands_for", type(module))
 
 
 def module_rule(module: torch.nn.Module) -> str | None:
@@ -351,22 +324,13 @@ def _functions(names: str) -> set[Any]:
     return {function for function in found if callable(function)}
 
 
-#: Functions that draw from torch's generator, but for dropout.
-DRAWS = _functions("""
-    rand randn randint randperm rand_like randn_like randint_like normal bernoulli multinomial
-    poisson normal_ uniform_ bernoulli_ random_ exponential_ geometric_ cauchy_ log_normal_
-    gumbel_softmax rrelu_ binomial
-""")
 #: Functions that change what tensors are, or compute gradients.
 WRITES = _functions("requires_grad_ backward set_ resize_ register_hook retain_grad")
 WRITES |= {torch.autograd.grad, torch.autograd.backward}
 #: Functions that write to running statistics among their arguments.
 KEEPS_STATISTICS = _functions("batch_norm instance_norm")
 #: Functions that draw numbers if their dropout, at this place among the arguments, is not zero.
-_ATTENTIONS: dict[Any, int] = {
-    F.multi_head_attention_forward: 10,
-    F.scaled_dot_product_attention: 4,
-}
+_ATTENTIONS: dict[Any, int] = {F.multi_head_attention_forward: 10, F.scaled_dot_product_attention: 4}
 
 
 def name_of(function: Any) -> str:
@@ -384,8 +348,6 @@ def is_state(function: Any) -> bool:
 
 def why_refused(function: Any) -> str:
     name = name_of(function)
-    if function in DRAWS:
-        return f"{name} draws random numbers"
     if function in WRITES:
         return f"{name} writes to a tensor or computes gradients"
     kinds = {
@@ -416,7 +378,8 @@ def draws(node: torch.fx.Node) -> bool:
     given = node.args, node.kwargs
     args, kwargs = torch.fx.node.map_arg(given, lambda one: one.meta.get("example_value"))
     target: Any = getattr(Tensor, str(node.target)) if node.op == "call_method" else node.target
-    modes = (getattr(one.meta.get("example_value"), "fake_mode", None) for one in node.all_input_nodes)
+    near = (node, *node.all_input_nodes)
+    modes = (getattr(one.meta.get("example_value"), "fake_mode", None) for one in near)
     mode = next((one for one in modes if one is not None), None)
     if mode is None:
         return True

@@ -15,11 +15,12 @@ from torch import Tensor
 
 from pyg_batchgnn import nn, ops
 from pyg_batchgnn.nn import LayerGraph
-from pyg_batchgnn.port.recording import Counter, Nodes, Recording
+from pyg_batchgnn.port.recording import Counter, Recording
 from pyg_batchgnn.sample import HandedOut, handed_out
 from pyg_batchgnn.types import LayerHops, Relation, SampledMinibatch
 
 _WORD = (1 << 64) - 1
+FLOATS = (torch.float32, torch.float64, torch.bfloat16)  # the dtypes that native operators compute in
 #: The name of a node type, or of a relation; None for the only one.
 TypeName: TypeAlias = str | None
 RelationName: TypeAlias = Relation | None
@@ -70,14 +71,6 @@ class PrefixEdges:
     @property
     def hops(self) -> int:
         return len(self.edges_per_hop)
-
-    @property
-    def nodes_per_hop(self) -> list[int]:
-        return self.of_targets.per_hop
-
-    @property
-    def num_nodes(self) -> int:
-        return sum(self.nodes_per_hop)
 
     def edges(self, hops: int) -> int:
         return LayerHops(hops).edges(self.edges_per_hop, self.in_edges.num_edges)
@@ -313,8 +306,7 @@ def sampled_batch(
     nodes_per_hop: Mapping[Any, Any],
     edges_per_hop: Mapping[Any, Any],
 ) -> SampledBatch | None:
-    """Returns a batch by the counts of its sampled nodes, by type, and edges, by relation; None if
-    these do not fit."""
+    """Returns a batch by its counts of nodes, by type, and edges, by relation; None if unfit."""
     counts = (*nodes_per_hop.values(), *edges_per_hop.values())
     if not all(isinstance(one, list) and {*map(type, one)} <= {int} for one in counts):
         return None
@@ -325,7 +317,7 @@ def sampled_batch(
     for relation, counts in edges_per_hop.items():
         source, _, target = relation or (None, None, None)
         made = known_prefixes(edges[relation]) if relation is None else None
-        if made is None or made.nodes_per_hop != nodes_per_hop[None] or made.edges_per_hop != counts:
+        if made is None or made.of_targets.per_hop != nodes_per_hop[None] or made.edges_per_hop != counts:
             made = sorted_prefixes(edges[relation], by_hop[source], by_hop[target], counts)
         if made is None:
             return None
@@ -337,8 +329,7 @@ def sampled_batch(
 
 
 class PrefixLayer(nn.TypedEdges):
-    """The edges of several relations. ``of_layer``: the last four arguments of
-    `Structure.graph`."""
+    """The edges of several relations. ``of_layer``: the last arguments of `Structure.graph`."""
 
     def __init__(
         self, structure: Structure, relations: Collection[Relation], of_layer: tuple[int, int, int, bool]
@@ -346,9 +337,8 @@ class PrefixLayer(nn.TypedEdges):
         self._structure, self._relations, self._of_layer = structure, relations, of_layer
 
     def graph(self, relation: Relation) -> LayerGraph | None:
-        if relation not in self._relations or not self._structure.has(relation):
-            return None
-        return self._structure.graph(relation, *self._of_layer)
+        known = relation in self._relations
+        return self._structure.graph(relation, *self._of_layer) if known else None
 
     def rows(self, name: str) -> nn.LayerRows:
         _, targets, edges, _ = self._of_layer
@@ -365,7 +355,6 @@ class PrefixLayer(nn.TypedEdges):
 LEAST_COPIES = 1.2
 _CHUNK = 2048  # rows that are compared at a time, so that they stay in a cache
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by the bytes of an element
-_GATHERED = (torch.float32, torch.float64, torch.bfloat16)
 
 
 @dataclass(frozen=True, eq=False)
@@ -388,10 +377,8 @@ class CopiedNodes:
         first = torch.full_like(distinct, node.numel())
         first.scatter_reduce_(0, place, torch.arange(node.numel()), "amin")
         first, order = first.sort()
-        rank = torch.empty_like(order)
-        rank[order] = torch.arange(order.numel())
         ends = torch.searchsorted(first, torch.tensor([0, *per_hop]).cumsum(0))
-        return cls(first, rank[place], ends.diff().tolist())
+        return cls(first, order.argsort()[place], ends.diff().tolist())
 
     def rows_of(self, value: Any) -> Any:
         """Returns the rows of distinct nodes in an attribute of the first nodes of a batch; None if
@@ -415,7 +402,7 @@ class CopiedNodes:
         row = ops.prefix(self.row, count)
         if isinstance(rows, nn.RowView):
             return nn.RowView(rows.table, rows.row[row])
-        if rows.dtype not in _GATHERED or not rows.dim():
+        if rows.dtype not in FLOATS or not rows.dim():
             return rows.index_select(0, row)
         flat = rows.flatten(1) if rows.dim() > 1 else rows[:, None]
         if torch.is_grad_enabled() and rows.requires_grad:  # each is the sum over one in-edge
@@ -443,14 +430,11 @@ class Copies:
         return self._nodes[name]
 
     def rows(self, recording: Recording, shared: frozenset[int], inputs: Any) -> dict[int, Any]:
-        """Returns, by number, the rows of distinct nodes in those inputs of types with copies; None
-        of those whose copies are not equal."""
+        """Returns, by number, the distinct rows of inputs with copies; None where copies differ."""
         found: dict[int, Any] = {}
         for number, value in zip(recording.inputs, inputs, strict=True):
-            axis = recording.axes[number]
-            if number not in shared or not isinstance(axis, Nodes):
-                continue
-            if (nodes := self.nodes(axis.name)) is None:
+            axis: Any = recording.axes[number]
+            if number not in shared or (nodes := self.nodes(axis.name)) is None:
                 continue
             place = id(value), axis.name
             if place not in self._rows:
@@ -462,11 +446,11 @@ class Copies:
     def distinct(self) -> Structure:
         """Returns the batch with a row for each distinct node, of the types that have copies."""
         batch: Any = self._batch
-        nodes = dict(batch.nodes)
-        for name, one in self._nodes.items():
-            if one is not None and isinstance(batch, UnsampledGraph):
-                nodes[name] = len(one.first)
-            elif one is not None:
-                ids = batch.nodes[name].node
-                nodes[name] = NodesByHop(one.per_hop, None if ids is None else ids[one.first])
-        return replace(batch, nodes=nodes)
+
+        def of_type(name: TypeName, known: Any) -> Any:
+            one = self._nodes.get(name)
+            if one is None or isinstance(known, int):
+                return known if one is None else len(one.first)
+            return NodesByHop(one.per_hop, None if known.node is None else known.node[one.first])
+
+        return replace(batch, nodes={name: of_type(name, known) for name, known in batch.nodes.items()})

@@ -1,5 +1,4 @@
-"""Models whose ``forward`` was captured, and which compute what is asked of them (design, section
-9)."""
+"""Models with a captured ``forward``, which compute what is asked of them (design, section 9)."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ from pyg_batchgnn.port.binding import Bound, bind
 from pyg_batchgnn.port.call import SCALARS, Call, Entry, Tracing, first_rows
 from pyg_batchgnn.port.capture import CapturedFunction, Miss, operations
 from pyg_batchgnn.port.modules import is_symbolic, is_traced
-from pyg_batchgnn.port.recording import Axis, Count, Nodes, Refusal, flat, mapped
+from pyg_batchgnn.port.recording import Axis, Count, Nodes, Refusal, mapped, tensors
 from pyg_batchgnn.port.structure import prefix
 from pyg_batchgnn.types import SampledMinibatch
 
@@ -150,10 +149,9 @@ def _forward_of_sequential(names: tuple[str, ...]) -> Callable[..., Any]:
     return forward
 
 
-def _reduced(self: TracedModel, protocol: Any) -> Any:
+def _reduced(self: TracedModel, _: Any) -> Any:
     """Returns what a copy or a file holds of a model: its class is made again from the user's."""
     state = self.__getstate__() if hasattr(self, "__getstate__") else None
-    del protocol
     return _rebuild, (self.stands_for,), self.__dict__ if state is None else state
 
 
@@ -168,12 +166,9 @@ _classes: dict[type[torch.nn.Module], type[torch.nn.Module]] = {}
 def traced_class(kind: type[torch.nn.Module]) -> type[torch.nn.Module]:
     """Returns the class that a user's model becomes. It bears the name of the user's class."""
     if kind not in _classes:
-        body = {
-            **{"stands_for": kind, "__reduce_ex__": _reduced},
-            **{"__doc__": kind.__doc__, "__module__": kind.__module__, "__qualname__": kind.__qualname__},
-        }
-        made = type(kind.__name__, (TracedModel, kind), body)
-        _classes[kind] = made
+        body = {name: getattr(kind, name) for name in ("__doc__", "__module__", "__qualname__")}
+        body |= {"stands_for": kind, "__reduce_ex__": _reduced}
+        _classes[kind] = type(kind.__name__, (TracedModel, kind), body)
     return _classes[kind]
 
 
@@ -257,8 +252,7 @@ def encoded_rows(model: torch.nn.Module) -> dict[str | None, tuple[int, int]]:
 
 
 def learn_result(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> None:
-    """Learns what the rows of a result are where ``forward`` was called plainly: for lazy modules,
-    or for hooks, which must see that call."""
+    """Learns what rows a result has after a plain call, which lazy modules or hooks needed."""
     try:
         call = Call(model, tracing, bound)
         call.arguments()
@@ -303,7 +297,7 @@ def _is_users(kind: type) -> bool:
 def _cut(result: Any, bound: Bound, axes: Sequence[Axis] | None) -> Any:
     """Returns the result of a plain call with the rows of the seeds, as a graph would. ``axes``:
     what the rows of each tensor are; nothing is cut where None."""
-    if bound.seeds is None or axes is None or len(flat(result)) != len(axes):
+    if bound.seeds is None or axes is None or len(tensors(result)) != len(axes):
         return result
     each = iter(axes)
 

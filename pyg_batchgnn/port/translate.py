@@ -44,6 +44,7 @@ from pyg_batchgnn.port.recording import (
     has_counts,
     mapped,
     refs,
+    tensors,
 )
 
 _TAKE_VECTORS = (*rules.BY_ELEMENT_MODULES, torch.nn.Embedding)
@@ -64,9 +65,8 @@ _ARITHMETIC |= {max, min, float, int, bool, round, abs, pow}
 
 
 def translate(captured: Captured, model: torch.nn.Module, judge: Judge) -> Recording:
-    """Returns the calls of a captured graph. ``judge``: tells how the first rows of a convolution
-    are computed. Raises `Refusal` if the graph does something that cannot be computed for other
-    rows or in other steps."""
+    """Returns the calls of a captured graph. ``judge``: tells how a convolution's first rows are
+    computed. Raises `Refusal` of what cannot be computed for other rows or in other steps."""
     try:
         return _Translator(captured, model, judge).found
     except Exception as error:  # what is not understood is not rewritten
@@ -219,7 +219,9 @@ class _Translator:
             if form is not None:
                 return Count(0, form)
             return self._add(target, args, kwargs, FIXED, by_row=False).only()
-        if isinstance(value, Tensor) and target not in rules.DRAWS and not rules.is_state(target):
+        if isinstance(value, Tensor) and not rules.is_state(target):
+            if rules.draws(self._node):
+                raise self._refusal(f"{rules.name_of(target)} draws random numbers")
             depends = refs((args, kwargs)) or has_counts((args, kwargs))
             return self._add(target, args, kwargs, WHOLE if depends else FIXED, by_row=False).only()
         raise self._refusal(rules.why_refused(target))
@@ -234,7 +236,7 @@ class _Translator:
 
     def _function(self, func: Any, args: Any, kwargs: Any) -> Any:
         name = rules.name_of(func)
-        refused = func in rules.DRAWS or func in rules.WRITES or rules.is_state(func)
+        refused = func in rules.WRITES or rules.is_state(func)
         if refused or isinstance(func, torch._ops.HigherOrderOperator):
             raise self._refusal(rules.why_refused(func))
         if not rules.is_known(func) and rules.draws(self._node):
@@ -261,7 +263,7 @@ class _Translator:
         by_row = by_row and func not in rules.KEEPS_STATISTICS
         made = self._add(func, args, kwargs, axis, by_row=by_row)
         made.call.writes = func in rules.KEEPS_STATISTICS
-        seeds = any(isinstance(self._axis(one), SeedIds) for one in rules.tensors((given, named)))
+        seeds = any(isinstance(self._axis(one), SeedIds) for one in tensors((given, named)))
         reads_rows = any(isinstance(self.found.axes[one], Nodes) for one in refs((args, kwargs)))
         if not by_row and not seeds and reads_rows:
             made.call.note = f"{name} {rules.why_whole(func)}"
@@ -274,8 +276,7 @@ class _Translator:
         return made.tree
 
     def _is_written_whole(self, number: int) -> bool:
-        """Returns whether a write to a value is done as it is: nothing in its memory has rows of
-        nodes or edges, or comes from outside."""
+        """Returns whether a write is done as it is: its memory holds no rows and no input."""
         if isinstance(self.found.axes[number], Fixed):
             return True
         storage = self._storages[number]
@@ -289,8 +290,7 @@ class _Translator:
             raise self._refusal("it writes to an input or a parameter")
 
     def _overwritten(self, old: int, new: int) -> None:
-        """Notes that a value was written to, and so is what it is a part of. Others that share its
-        memory must not be read."""
+        """Notes a write to a value and what it is a part of. Others in its memory are not read."""
         storage, now = self._storages[old], {old: new}
         while old in self._views and (base := self._current(self._views[old][0])) not in self._poisoned:
             args = Ref(base), self._views[old][1], Ref(now[old])
@@ -314,7 +314,7 @@ class _Translator:
         return ref, part if dim == 0 else (*[slice(None)] * dim, part)
 
     def _axis_of(self, func: Any, args: Any, kwargs: Any) -> tuple[Axis, bool]:
-        axes = {self._axis(one) for one in rules.tensors((args, kwargs))}
+        axes = {self._axis(one) for one in tensors((args, kwargs))}
         if axes <= {FIXED}:
             return (WHOLE if has_counts((args, kwargs)) else FIXED), False
         taken = self._taken(func, args, kwargs)
@@ -388,8 +388,12 @@ class _Translator:
     def _conv(self, path: str, module: Any, leaf: Leaf) -> _Made:
         (x,), values = leaf.args, dict(leaf.kwargs)
         edge_index = values.pop("edge_index")
-        axis, way = self._conv_axis(module, x, edge_index, values)
-        made = self._add(ModuleCall(path), (x, edge_index), values, axis, by_row=False, way=way)
+        way = self._way_of(module, module, x, edge_index, values)
+        self._note = way if isinstance(way, str) else ""
+        known = way if isinstance(way, Way) else None
+        rows = self._axis_by_number(x[1] if isinstance(x, tuple) else x)
+        axis = rows if isinstance(rows, Nodes) else WHOLE
+        made = self._add(ModuleCall(path), (x, edge_index), values, axis, by_row=False, way=known)
         made.call.names = ("x", "edge_index")
         self._layer += 1
         return made
@@ -417,17 +421,12 @@ class _Translator:
     def _axis_by_number(self, ref: Any) -> Axis:
         return self.found.axes[ref.number] if isinstance(ref, Ref) else WHOLE
 
-    def _conv_axis(self, conv: Any, x: Any, edge_index: Any, given: Any) -> tuple[Axis, Way | None]:
+    def _way_of(self, conv: Any, judged: Any, x: Any, edge_index: Any, values: Any) -> Way | str:
         sources, targets = x if isinstance(x, tuple) else (x, x)
-        rows = self._axis_by_number(targets)
-        reason = self._reason_against(sources, targets, edge_index, given)
-        way: Way | str = f"{_kind(conv)} {reason}"
-        if reason is None:
-            way = self._judge(conv, *self._shaped((x, edge_index, dict(given))))
-        if isinstance(way, Way):
-            return rows, way
-        self._note = way
-        return (rows if isinstance(rows, Nodes) else WHOLE), None
+        reason = self._reason_against(sources, targets, edge_index, values)
+        if reason is not None:
+            return f"{_kind(conv)} {reason}"
+        return self._judge(judged, *self._shaped((x, edge_index, dict(values))))
 
     def _reason_against(self, sources: Any, targets: Any, edge_index: Any, given: Any) -> str | None:
         above, rows, edges = map(self._axis_by_number, (sources, targets, edge_index))
@@ -448,8 +447,12 @@ class _Translator:
 
     def _conv_of_types(self, path: str, conv: Any, leaf: Leaf) -> _Made:
         x, edges = leaf.args
-        known = {relation: one for relation, one in conv.convs.items() if relation in edges}
-        ways = [self._way_of(conv, relation, one, x, edges) for relation, one in known.items()]
+        ways: list[Way | str] = []
+        for relation, one in conv.convs.items():
+            source, _, target = relation
+            if relation in edges:
+                rows = x[source] if source == target else (x[source], x[target])
+                ways.append(self._way_of(conv, one, rows, edges[relation], {}))
         ways.append(self._judge(conv, self._shaped(x), self._shaped(edges), {}))
         reason = next((one for one in ways if not isinstance(one, Way)), None)
         axes = [self._axis_by_number(x[name]) for name in leaf.types]
@@ -463,14 +466,6 @@ class _Translator:
         made.call.names, made.call.names_of_results = ("x", "edge_index"), leaf.types
         self._layer += 1
         return made
-
-    def _way_of(self, conv: Any, relation: Any, one: Any, x: Any, edges: Any) -> Way | str:
-        source, target = x[relation[0]], x[relation[2]]
-        reason = self._reason_against(source, target, edges[relation], {})
-        if reason is not None:
-            return f"{_kind(conv)} {reason}"
-        rows = source if relation[0] == relation[2] else (source, target)
-        return self._judge(one, self._shaped(rows), self._shaped(edges[relation]), {})
 
     def _propagated(self, path: str, conv: Any, leaf: Leaf) -> _Made | None:
         (edge_index,), given, plain = leaf.args, leaf.kwargs, leaf.plain
@@ -587,8 +582,7 @@ def _shape(value: Any) -> Tensor | None:
             continue
         hint = getattr(one.node, "hint", None)
         sizes.append(max(2, int(hint)) if isinstance(hint, int) else 2)
-    made: Tensor = torch.empty((), dtype=value.dtype).expand(sizes)
-    return made
+    return torch.empty((), dtype=value.dtype).expand(sizes)
 
 
 def _form_of_dim(place: ArgumentTensor, dim: int) -> Form | None:
@@ -600,8 +594,7 @@ def _form_of_dim(place: ArgumentTensor, dim: int) -> Form | None:
 
 
 def _constant(value: Any) -> int | None:
-    found: int | None = value.node.maybe_as_int() if isinstance(value, torch.SymInt) else None
-    return found
+    return value.node.maybe_as_int() if isinstance(value, torch.SymInt) else None
 
 
 def _kind(module: torch.nn.Module) -> str:
