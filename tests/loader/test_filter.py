@@ -76,13 +76,8 @@ def test_along_another_dimension() -> None:
 
 
 def test_graph_level_attributes_stay() -> None:
-    extra = {
-        "name": "a graph",
-        "scale": 2.5,
-        "words": ["a", "b"],
-        "mean": torch.ones(7),
-        "zero": torch.tensor(3),
-    }
+    tensors = {"mean": torch.ones(7), "zero": torch.tensor(3)}
+    extra = {"name": "a graph", "scale": 2.5, "words": ["a", "b"], **tensors}
     data = make_data(**extra)
     for batch in make_loader(data):
         assert all(batch[name] is data[name] for name in extra)

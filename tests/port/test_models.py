@@ -13,7 +13,7 @@ import torch_geometric.nn as pyg
 from torch_geometric.data import Batch, Data, HeteroData
 from torch_geometric.nn import GraphSAGE, SAGEConv
 
-from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader, accelerate, nn
+from pyg_batchgnn import MacrobatchLinkNeighborLoader, accelerate, nn
 from tests.support.accuracy import assert_as_pygs
 from tests.support.example_models import (
     HIDDEN,
@@ -266,20 +266,8 @@ def self_trimming(model: Any, batch: Any) -> Any:
 
 
 def homogeneous_links() -> list[Any]:
-    loader = MacrobatchLinkNeighborLoader(
-        GRAPH,
-        [4, 3],
-        edge_label_index=GRAPH.edge_index[:, 5:35],
-        batch_size=12,
-        seed=3,
-        neg_sampling="binary",
-    )
-    return list(loader)
-
-
-def disjoint(dtype: torch.dtype = torch.float64) -> list[Any]:
-    data = Data(x=GRAPH.x.to(dtype), edge_index=GRAPH.edge_index)
-    return list(MacrobatchNeighborLoader(data, [4, 3], torch.arange(20), batch_size=9, seed=1, disjoint=True))
+    options: dict[str, Any] = {"batch_size": 12, "seed": 3, "neg_sampling": "binary"}
+    return list(MacrobatchLinkNeighborLoader(GRAPH, [4, 3], GRAPH.edge_index[:, 5:35], **options))
 
 
 EXAMPLES: dict[str, Example] = {

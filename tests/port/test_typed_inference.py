@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 from unittest import mock
 
@@ -274,29 +274,14 @@ def test_halo_rows_of_all_types_travel_in_one_exchange_per_layer() -> None:
     assert sum(rows for _, rows, _ in found) == 3 * 2 * sum(halo for _, _, halo in found)
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "words"),
-    [
-        (lambda model: model.inference(DATA), TypeError, "takes a pyg_batchgnn.MacrobatchNeighborLoader"),
-        (
-            lambda model: model.inference(loader_of(of_one_width()), node_types=["item"]),
-            ValueError,
-            r"leads to the node types \['item'\]",
-        ),
-        (
-            lambda _: nn.SAGE(5, 8, 2, 4).inference(loader_of(DATA)),
-            ValueError,
-            r"for one node type and one relation.*'author'.*to_hetero",
-        ),
-        (
-            lambda _: nn.to_hetero(nn.SAGE(5, 8, 2, 4, norm="graph_norm"), DATA.metadata()).inference(
-                loader_of(DATA)
-            ),
-            ValueError,
-            "GraphNorm takes statistics over all nodes",
-        ),
-    ],
-)
-def test_what_cannot_be_inferred_is_refused(call: Callable[[Any], Any], error: Any, words: str) -> None:
-    with pytest.raises(error, match=words):
-        call(pair("sage")[0])
+def test_what_cannot_be_inferred_is_refused() -> None:
+    ours, plain = pair("sage")[0], nn.SAGE(5, 8, 2, 4)
+    normed = nn.to_hetero(nn.SAGE(5, 8, 2, 4, norm="graph_norm"), DATA.metadata())
+    with pytest.raises(TypeError, match=r"takes a pyg_batchgnn.MacrobatchNeighborLoader"):
+        ours.inference(DATA)
+    with pytest.raises(ValueError, match=r"leads to the node types \['item'\]"):
+        ours.inference(loader_of(of_one_width()), node_types=["item"])
+    with pytest.raises(ValueError, match=r"for one node type and one relation.*'author'.*to_hetero"):
+        plain.inference(loader_of(DATA))
+    with pytest.raises(ValueError, match="GraphNorm takes statistics over all nodes"):
+        normed.inference(loader_of(DATA))

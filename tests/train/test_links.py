@@ -84,13 +84,10 @@ def best_scores(run: Path, dataset: Dataset, split: str) -> dict[str, float]:
         return slow_metrics(scores, others, is_shared=False)
 
 
-@pytest.fixture(
-    scope="module",
-    params=[
-        *in_all(["--model", "sage"]),
-        ["--model", "gin", "--loss", "bpr", "--negatives", 3, "--decoder", "mlp", "--metric", "hits@10"],
-    ],
-)
+OTHERS = ["--model", "gin", "--loss", "bpr", "--negatives", 3, "--decoder", "mlp", "--metric", "hits@10"]
+
+
+@pytest.fixture(scope="module", params=[*in_all(["--model", "sage"]), OTHERS])
 def run(folder: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
     run = tmp_path_factory.mktemp("trained") / "run"
     assert batchgnn(*arguments(folder, run, "--epochs", 2, *request.param)) == 0
