@@ -84,9 +84,8 @@ def stopping(comm: Communicator) -> None:
                     assert number < stop or number / 0
         both[0].get_tensor(None, "x", index=torch.arange(3))
         loader.set_epoch(7)
-        reference = one_process(
-            CASES[0], num_neighbors=[3, 2], input_nodes=data.train_mask, batch_size=4, seed=1
-        )
+        arguments = {"num_neighbors": [3, 2], "input_nodes": data.train_mask, "batch_size": 4}
+        reference = one_process(CASES[0], **arguments, seed=1)
         reference.set_epoch(7)
         where = {node: at for at, node in enumerate(data.train_mask.nonzero().view(-1).tolist())}
         for batch in loader:

@@ -36,7 +36,7 @@ from tests.support.recorded_models import (
     found_in,
     pair,
 )
-from tests.support.tiers import each, some
+from tests.support.tiers import each, in_all, some
 
 
 @contextmanager
@@ -99,8 +99,9 @@ class Small(Typed):
     "does",
     [
         lambda h, x, _: h + 1 if x.numel() == 0 else h + 2,
-        lambda h, x, _: h if len(x) else h.tanh(),
-        lambda h, _, edges: h * 2 if edges.size(1) > 0 else h,
+        *in_all(
+            lambda h, x, _: h if len(x) else h.tanh(), lambda h, _, edges: h * 2 if edges.size(1) > 0 else h
+        ),
         lambda h, _, edges: h * 2 if edges.size(1) <= 1 else h,
         lambda h, x, _: h + (torch.stack([x, x]).numel() == 0),
     ],

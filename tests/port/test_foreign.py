@@ -97,9 +97,7 @@ def weigh_by_splines(x: Tensor, weight: Tensor, basis: Tensor, place: Tensor) ->
 def splines(monkeypatch: pytest.MonkeyPatch) -> None:
     """Puts operators edge by edge in the place of pyg-lib's, if that is not installed."""
     if spline_conv.spline_basis is None:
-        monkeypatch.setattr(
-            spline_conv, "spline_basis", lambda edge_attr, *_: (edge_attr, (3 * edge_attr).long())
-        )
+        monkeypatch.setattr(spline_conv, "spline_basis", lambda values, *_: (values, (3 * values).long()))
         monkeypatch.setattr(spline_conv, "spline_weighting", weigh_by_splines)
 
 

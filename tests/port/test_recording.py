@@ -39,7 +39,7 @@ from tests.support.recorded_models import (
     found_in,
     pair,
 )
-from tests.support.tiers import each
+from tests.support.tiers import each, in_all, some
 
 # Recorded #########################################################################################
 
@@ -185,7 +185,11 @@ class Fuller(Net):
         self.attention = torch.nn.MultiheadAttention(HIDDEN, 2)
 
 
-@pytest.mark.parametrize("name", [*BY_ROW, *WHOLE])
+#: Those of whose kind there are others.
+MORE = ["relu by option", "products", "stacked", "classes", "mean of rows", "neighbouring rows"]
+
+
+@pytest.mark.parametrize("name", [*(one for one in (*BY_ROW, *WHOLE) if one not in MORE), *in_all(*MORE)])
 def test_operations_on_rows(name: str) -> None:
     middle, hops = (BY_ROW[name], [1, 0]) if name in BY_ROW else WHOLE[name]
     torch.set_grad_enabled(middle is not modules_in_place)  # torch cannot differentiate it
@@ -282,11 +286,8 @@ def test_dropout_in_evaluation_drops_where_it_was_asked_to(training: bool) -> No
 @pytest.mark.parametrize("export", ["pyg", "native"])
 def test_two_dropouts_of_a_layer_are_independent(export: str) -> None:
     def twice(model: Any, h: Tensor) -> Any:
-        return (
-            F.dropout(h, 0.5, model.training),
-            model.last(h),
-            F.dropout(model.first(h), 1 / 3, model.training),
-        )
+        first = F.dropout(h, 0.5, model.training)
+        return first, model.last(h), F.dropout(model.first(h), 1 / 3, model.training)
 
     ours = dropping(twice)
     given = batches(dtype=torch.float32, export=export)
@@ -354,8 +355,9 @@ class TakesData(torch.nn.Module):
         return (x[: data.batch_size] if self.cuts else x) * scale
 
 
-@pytest.mark.parametrize("rows", [None, "seeds"])
-@pytest.mark.parametrize("cuts", [False, True])
+@pytest.mark.parametrize(
+    ("rows", "cuts"), [(None, False), (None, True), ("seeds", False), *in_all(("seeds", True))]
+)
 def test_a_forward_that_takes_the_batch(rows: str | None, cuts: bool) -> None:
     ours, plain = pair(TakesData(cuts), rows=rows)
     for has_attributes in (True, False):
@@ -510,7 +512,7 @@ def coded_batches(form: str, table: QuantizedTensor) -> tuple[Any, Any]:
 
 @each
 @pytest.mark.parametrize("form", ["native", "PyG"])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", some(MODELS, 2))
 def test_models_read_codes_in_place(name: str, form: str, table: QuantizedTensor) -> None:
     model = accelerated(MODELS[name](2), torch.float32)
     coded, decoded = coded_batches(form, table)
