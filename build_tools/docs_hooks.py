@@ -59,11 +59,11 @@ def command_line() -> str:
 
 def _configuration() -> str:
     """Returns the section about the fields of ``config.json``, which `--set` reaches."""
-    from pyg_batchgnn.train.config.table import FIELDS
+    from pyg_batchgnn.train.config.table import FIELDS, shown
 
     rows = [
         f"| `{path}` | {', '.join(f'`{flag}`' for flag in row.flags) or _cell(row.help)} | "
-        f"`{row.default_text}` | {row.bounds} | {row.option.resuming.value} |"
+        f"`{shown(row.default)}` | {row.bounds} | {row.option.resuming.value} |"
         for path, row in FIELDS.items()
     ]
     return "\n".join(

@@ -62,8 +62,7 @@ def to_features(values: np.ndarray, file: str | Path, array: str) -> Tensor:
 
 
 def to_codes(codes: Tensor, decoding: Tensor, file: str | Path, array: str) -> QuantizedTensor:
-    """Returns an int8-quantised table. ``file``, ``array``: those of the scales and offsets, for
-    errors."""
+    """Returns an int8-quantised table. ``file``, ``array``: those of the decoding, for errors."""
     try:
         return QuantizedTensor(codes, decoding)
     except (TypeError, ValueError) as error:

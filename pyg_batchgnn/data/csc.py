@@ -25,8 +25,7 @@ _PIECE = 1 << 22
 class MappedEdges(InEdges):
     """In-edges that are mapped from the files of a folder."""
 
-    #: the file of ``indptr``, of ``indices`` and of ``edge_ids``; the last only if there are
-    #: explicit ids
+    #: the files of ``indptr`` and ``indices``, and of ``edge_ids`` if there are explicit ids
     files: tuple[Path, ...] = ()
 
     @property

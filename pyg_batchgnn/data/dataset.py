@@ -168,8 +168,7 @@ def class_numbers(tables: Mapping[str, Tensor]) -> Tensor | None:
 
 def narrow_class_numbers(tables: Mapping[str, Tensor]) -> Tensor | None:
     """Returns the labels "y" as [N] of their own type (int64 of wide unsigned ones) if they are
-    integers of shape [N] or [N, 1]. None: they are floating-point targets, booleans, or several
-    labels per node."""
+    integers [N] or [N, 1]; None for floating-point targets, booleans, or several per node."""
     y = tables.get(LABELS)
     if y is None or y.dtype is torch.bool or y.is_floating_point() or y.is_complex():
         return None
@@ -275,8 +274,7 @@ class Dataset:
         return self.edge_sets[self.schema.relation_number(relation)]
 
     def split(self, name: str, node_type: str | None = None) -> Tensor:
-        """Returns the node ids of a split, int64; none where there is no such split. ``node_type``
-        is not needed if there is only one."""
+        """Returns a split's node ids, int64, or none. One node type needs no ``node_type``."""
         nodes = self.nodes if node_type is None else self.nodes_of(node_type)
         return nodes.splits.get(name, torch.empty(0, dtype=torch.int64))
 
@@ -384,8 +382,7 @@ class Dataset:
 
 
 def converted(table: Tensor, dtype: torch.dtype) -> Tensor:
-    """Returns a table of floating-point numbers in another type. Int8-quantised ones stay so, and
-    are decoded into it."""
+    """Returns a float table in another type. Int8-quantised ones stay so and decode into it."""
     if isinstance(table, QuantizedTensor):
         return QuantizedTensor(table.codes, table.decoding, dtype)
     return table.to(dtype)

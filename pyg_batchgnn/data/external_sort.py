@@ -52,8 +52,7 @@ class SortSizes:
 
     @classmethod
     def of(cls, sources: int, targets: int, edges: int, edge_ids: bool, budget: int) -> SortSizes:
-        """Plans a sort, given the numbers of nodes at either end, and of edges. Raises DatasetError
-        if the budget is too small."""
+        """Plans a sort of edges. Raises DatasetError if the budget is too small."""
         ids = ops.id_dtype(max(sources, targets))
         columns = [("source", _numpy(ids)), ("target", _numpy(ids))]
         record = np.dtype([*columns, *([("edge", _numpy(ops.id_dtype(edges)))] if edge_ids else [])])
@@ -153,8 +152,7 @@ class ExternalSort:
         return {}, [self._file(INDICES)]
 
     def _spread(self) -> Made:
-        """Cuts the destinations into ranges of at most a bucket of edges and of nodes, and writes
-        the edges to the buckets."""
+        """Cuts destinations into ranges of a bucket's edges and nodes at most; fills buckets."""
         indptr = np.load(self._file(INDPTR), mmap_mode="r")
         bounds, nodes, most = [0], self._sizes[1], self._plan.bucket
         while bounds[-1] < nodes:

@@ -148,8 +148,7 @@ def _read(path: str | Path) -> tuple[Dataset, dict[str, str | Path]]:
 
 
 def verify_folder(path: str | Path) -> int:
-    """Compares every file of a folder with META.json, however large. Returns the number of
-    files."""
+    """Compares every file with META.json, however large. Returns their number."""
     path = Path(path).expanduser()
     if not path.is_dir():
         raise DatasetNotFoundError(f"{path}: no such folder; give a folder that this program wrote")
@@ -186,8 +185,7 @@ _DATA = {
 
 
 class FolderReader:
-    """One folder that is being read. ``files``: the file that each array came from, by the name
-    that `check_dataset` uses."""
+    """One folder that is being read. ``files``: each array's file, by `check_dataset`'s name."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -410,9 +408,8 @@ class FolderReader:
     def num_nodes(
         self, group: Group, ids: Sequence[Tensor], tables: dict[str, Tensor], lengths: Collection[int]
     ) -> int:
-        """Returns the number of nodes of a type: what META.json says, else edges by destination
-        (``lengths``), the rows of its Parquet files, of an attribute or of a mask, else the largest
-        id + 1 in edges."""
+        """Returns the number of nodes of a type: of META.json, else of edges by destination
+        (``lengths``), of its Parquet files, an attribute or a mask, else the largest id + 1."""
         if group.name in self.meta.num_nodes:
             return self.meta.num_nodes[str(group.name)]
         if lengths:

@@ -27,8 +27,6 @@ from pyg_batchgnn.data.meta import Meta, attribute_array, csc_array, edge_array,
 from pyg_batchgnn.data.parquet import count_rows, parquet_files, parquet_pieces
 from pyg_batchgnn.types import EDGE_FEATURES, EDGES, NODES, Group, Schema
 
-#: The bytes of a file that are copied between two reports of progress.
-_COPY = 64 << 20
 #: The rows of attributes in Parquet that are converted at a time.
 _ROWS = 1 << 18
 
@@ -338,7 +336,7 @@ def _copy(file: Path, target: Path, report: Callable[[int], Any]) -> None:
     with writing(target), file.open("rb") as stream, target.open("wb") as out:
         size, done = os.fstat(stream.fileno()).st_size, 0
         while done < size:
-            count = os.sendfile(out.fileno(), stream.fileno(), done, min(_COPY, size - done))
+            count = os.sendfile(out.fileno(), stream.fileno(), done, min(64 << 20, size - done))
             if not count:
                 raise missing(file, file.stem, "it shrank while it was copied: copy or write it again")
             done += count

@@ -128,9 +128,8 @@ class FolderKeys:
 
 
 class KeyTable:
-    """The keys of the nodes of one type. ``path``: their file; None if the keys are the positions
-    of the nodes, named "id". ``names``: of the key columns. ``types``: by name, their Arrow
-    types."""
+    """The keys of the nodes of one type. ``path``: their file; None: the keys are positions, named
+    "id". ``names``: of the key columns. ``types``: by name, their Arrow types."""
 
     def __init__(self, node_type: str, num_nodes: int, path: Path | None) -> None:
         import pyarrow as pa
@@ -179,9 +178,8 @@ class KeyTable:
         return pa.concat_tables(pieces).take(pa.array(place))
 
     def find(self, keys: Any, file: Path) -> np.ndarray:
-        """Returns [n] int64, the ids of the nodes that have some keys, given as an Arrow table of
-        the key columns. Raises a DatasetError that names the row if no node has a key. ``file``:
-        where they come from."""
+        """Returns [n] int64, the ids of nodes with some keys, an Arrow table of the key columns.
+        Raises DatasetError naming the row if no node has a key. ``file``: where they are from."""
         import pyarrow as pa
 
         ids = np.full(keys.num_rows, -1, np.int64)

@@ -31,8 +31,6 @@ from pyg_batchgnn.types import RowKind
 
 # A larger generated graph has to be written to a folder and mapped.
 IN_MEMORY_BYTES = 4 << 30
-_PREFERRED = ("amazon_photo", "coauthor_cs", "facebook_pages", "cora")
-_FALLBACK = GeneratorSpec(nodes=20_000)
 
 
 _GENERATORS: dict[str, type[AnySpec]] = {
@@ -90,10 +88,10 @@ def available_datasets(root: str | Path | None = None) -> list[str]:
 def default_dataset(root: str | Path | None = None, **options: Any) -> Dataset:
     """Returns a real graph where one is found (amazon_photo first), a generated one otherwise;
     `Dataset.source` says which. `options` go to the real graph."""
-    for name in _PREFERRED:
+    for name in ("amazon_photo", "coauthor_cs", "facebook_pages", "cora"):
         if find_bundle(name, root) is not None:
             return load_dataset(name, root, **options)
-    dataset = generate(_FALLBACK)
+    dataset = generate(GeneratorSpec(nodes=20_000))
     reason = f"Generated because no real graph was found ({say_where(data_folders(root))}). {dataset.source}"
     return dataclasses.replace(dataset, source=reason)
 

@@ -40,8 +40,7 @@ class Meta:
     num_nodes: Mapping[str, int] = field(default_factory=dict)
     #: the number of classes by type; those of other types are taken from the labels
     num_classes: Mapping[str, int] = field(default_factory=dict)
-    #: dtype, shape and checksum of each array (see `layout`); empty where the folder was made by
-    #: hand
+    #: dtype, shape and checksum of each array (see `layout`); empty for a folder made by hand
     arrays: Mapping[str, ArrayPromise] = field(default_factory=dict)
     #: what the folder was made from, as its maker wants to compare it later
     origin: Mapping[str, Any] = field(default_factory=dict)
@@ -188,8 +187,7 @@ class LinkArray:
 
 
 def csc_array(group: Group, name: str) -> str:
-    """Returns an array of edges by destination, such as `csc/indices` or
-    `csc/author__writes__paper/indices`."""
+    """Returns an array of edges: `csc/indices` or `csc/author__writes__paper/indices`."""
     return _within(CSC_FOLDER, group, name)
 
 

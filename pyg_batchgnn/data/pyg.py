@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 #: Attributes that are refused, not left out, where they do not fit.
 _CONVENTIONS = {FEATURES: RowKind.NODE, EDGE_FEATURES: RowKind.EDGE}
-_NO_ATTRIBUTES = ("edge_index", "num_nodes", "num_edges")
 
 
 def from_pyg(
@@ -140,7 +139,7 @@ class _Reader:
         self.splits: dict[str, Tensor] = {}
         self._nodes = next((count for group, count in counts.items() if group.is_node), None)
         for key, value in store.items():
-            if key not in _NO_ATTRIBUTES and not isinstance(value, InEdges):
+            if key not in ("edge_index", "num_nodes", "num_edges") and not isinstance(value, InEdges):
                 self._take(key, value)
 
     def _take(self, key: str, value: Any) -> None:

@@ -35,8 +35,7 @@ class Ticket:
 class CpuLane:
     """The stream on which batches are copied to a device and put together there: of the CPU.
     ``limit``: bytes that may be registered; None for no limit. ``reads_host``: True if kernels of
-    the device read registered host memory themselves. Those of the CPU are interpreted
-    (TRITON_INTERPRET=1)."""
+    the device read registered host memory; the CPU's are interpreted (TRITON_INTERPRET=1)."""
 
     device = torch.device("cpu")
 

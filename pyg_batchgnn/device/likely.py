@@ -48,8 +48,7 @@ def inclusion_of_nodes(
 
 
 def _sums(graph: TypedGraph, values: Sequence[Tensor] | None) -> list[Tensor]:
-    """Sums values of the targets over every node's out-edges, by type. Counts edges if there are
-    no values."""
+    """Sums the targets' values, or counts edges, over every node's out-edges, by type."""
     sums = [torch.zeros(count, dtype=torch.float64) for count in graph.num_nodes]
     for at, (edges, source) in enumerate(zip(graph.relations, graph.schema.source_types, strict=True)):
         for begin, end in _ranges(edges):
@@ -73,8 +72,7 @@ def _ranges(edges: InEdges) -> list[tuple[int, int]]:
 def likely_rows(
     inclusion: Sequence[Tensor], row_bytes: Mapping[int, int], num_nodes: Sequence[int], budget: int
 ) -> dict[int, Tensor]:
-    """Chooses the rows that are to stay on a device. By number of the type, [c] int64 nodes,
-    ascending."""
+    """Chooses the rows to stay on a device: [c] int64 nodes, ascending, by number of the type."""
     numbers = [number for number, size in row_bytes.items() if size > 0]
     left = budget - 4 * sum(num_nodes[number] for number in numbers)
     if left <= 0 or not numbers:

@@ -85,10 +85,6 @@ class DeviceTable(PlacedTable):
         return self.stored.index_select(0, index)
 
 
-#: Larger tables that cannot be registered are worth a warning. Smaller ones may share a page.
-_NOTICED = 1 << 20
-
-
 class HostTable(PlacedTable):
     """A table in the host's memory, some rows of which the device may hold."""
 
@@ -101,7 +97,7 @@ class HostTable(PlacedTable):
         if places.lane.reads_host and self.stored.nbytes and places.may_lock(self.stored):
             locked = lock_pages(places.lane, self.stored.detach())
             self._locked = None if isinstance(locked, str) else locked
-            if isinstance(locked, str) and self.stored.nbytes > _NOTICED:
+            if isinstance(locked, str) and self.stored.nbytes > 1 << 20:  # smaller ones may share a page
                 warnings.warn(
                     f"a table of {self.stored.nbytes / 2**30:.2f} GiB cannot be registered ({locked}; the "
                     f"limit of locked memory, ulimit -l, is {described_limit()}): the CPU gathers its rows, "
@@ -159,8 +155,7 @@ class HostTable(PlacedTable):
 
 class CacheSlots:
     """The places in a cache of the rows of some nodes of a type, ``node`` [c] int64, ascending.
-    ``host``: [N] int32, the row of each node in the cache, or -1. ``there``: the same on the
-    device."""
+    ``host``: [N] int32, each node's row in the cache, or -1. ``there``: on the device."""
 
     def __init__(self, node: Tensor, num_nodes: int, device: torch.device) -> None:
         self.node, self.host = node, torch.full((num_nodes,), -1, dtype=torch.int32)
@@ -215,8 +210,7 @@ _PIECE = 32 << 20
 # Placing ##########################################################################################
 
 
-#: Rows of at most this number of bytes lie on the device anyway. Over the bus each would cost as
-#: much as a wider one.
+#: Rows of at most this many bytes lie on the device: over the bus they cost as much as wider ones.
 NARROW = 16
 
 

@@ -12,8 +12,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-#: Words that one program copies, about.
-_TILE = 1024
 #: A program's columns at most.
 _COLUMNS = 128
 
@@ -74,7 +72,7 @@ def read_rows(
     word = _word(table, near, out)
     width = out.nbytes // index.numel() // word.itemsize
     columns = min(_COLUMNS, triton.next_power_of_2(width))
-    rows = max(1, _TILE // columns)
+    rows = max(1, 1024 // columns)  # about as many words a program
     across = triton.cdiv(width, columns)
     tiles = triton.cdiv(index.numel(), rows) * across
     with _ONE_AT_A_TIME:

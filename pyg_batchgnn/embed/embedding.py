@@ -132,9 +132,8 @@ class Embedding:
         return [str(table.group.name) for table in self.tables]
 
     def table_of(self, node_type: str | None = None) -> EmbeddingTable:
-        """Returns the table of a node type, or the only one, as it is after all updates that were
-        started. Raises KeyError if the type has no table, ValueError if none is named and there are
-        several."""
+        """Returns a type's table, or the only one, after all updates that were started. Raises
+        KeyError if the type has none, ValueError if none is named and there are several."""
         self.synchronize()
         if node_type is None:
             if len(self.tables) > 1:
@@ -193,9 +192,8 @@ class Embedding:
             self._steps[other] = self._steps[batch]
 
     def __call__(self, batch: Any) -> dict[str, Tensor]:
-        """Returns the rows of a batch's nodes by node type, [N_t, F_t] each. Collective, one round.
-        The only type of a homogeneous graph is called "node". Several batches may be read before
-        it."""
+        """Returns the rows of a batch's nodes by node type ("node" in a homogeneous graph), [N_t,
+        F_t] each. Collective, one round. Several batches may be read before it."""
         step = self._step_of(batch)
         rows = self._order.rows(step)
         if torch.is_grad_enabled():
@@ -260,9 +258,8 @@ class Embedding:
             self._order.update(taken, self._last, weight, rule.at(self.steps))
 
     def rows(self, node: Tensor, node_type: str | None = None) -> Tensor:
-        """Returns the rows [n, F] of nodes by original id, any [n] int64 on any rank, for
-        evaluation and predictions, without a gradient. Collective. ``node_type`` is not needed if
-        there is one table."""
+        """Returns the rows [n, F] of nodes by original id, any [n] int64 on any rank, to evaluate
+        and predict, without a gradient. Collective. One table needs no ``node_type``."""
         table = self.table_of(node_type)
         at = self.tables.index(table)
         none = torch.empty(0, dtype=torch.int64)
@@ -312,18 +309,16 @@ class Embedding:
 
     def read_rows(self, path: str | Path, node_type: str | None = None) -> None:
         """Overwrites the rows of a type by those of a ``.npy`` file, one per node in the order of
-        original ids, which is mapped and never unpickled. Collective. ``node_type`` is not needed
-        if there is one table. Raises DatasetError if the file is missing or damaged, or has other
-        rows."""
+        original ids, which is mapped and never unpickled. Collective. One table needs no
+        ``node_type``. Raises DatasetError if the file is missing, damaged or of other rows."""
         table = self.table_of(node_type)
         count = self.owners.book.num_nodes_of(table.node_type)
         self.comm.run_job(lambda: read_table(table, count, Path(path).expanduser(), self.comm))
         self._order.changed()
 
     def export_rows(self, path: str | Path, node_type: str | None = None) -> None:
-        """Writes the rows of a type to one ``.npy`` file, which is replaced. Collective. No rank
-        holds all rows: the first rank writes them in the order of original ids. Raises DatasetError
-        if it cannot."""
+        """Writes a type's rows to one ``.npy`` file, which is replaced. Collective. No rank holds
+        all rows: the first writes them by original id. Raises DatasetError if it cannot."""
         table = self.table_of(node_type)
         count = self.owners.book.num_nodes_of(table.node_type)
         self.comm.run_job(lambda: export_table(table, count, Path(path).expanduser(), self.comm))

@@ -28,8 +28,7 @@ class TableExchange:
     #: of those that come from other ranks, by rank
     source: Tensor
     asked: list[int]  # by rank, the number of rows that come from it
-    #: [sum(asked) + 1] int64, where the nodes of each such row begin in ``sent``; None if each row
-    #: has one node
+    #: [sum(asked) + 1] int64, where each such row's nodes begin in ``sent``; None if one each
     sent_ptr: Tensor | None
     sent: Tensor  # [.] int64, the nodes of each row that comes from another rank. Their gradients go back.
     served: Tensor  # [S] int64, the rows of this rank that go to other ranks, by rank
@@ -108,8 +107,7 @@ class StepPlanner:
         ]
 
     def _message(self, asked: Sequence[_Asked], rank: int) -> Tensor:
-        """Returns the sizes of the lists, then the rows as their owner counts them; empty if
-        none."""
+        """Returns the lists' sizes, then the rows as their owner counts them; empty if none."""
         counts = [one.counts[rank] for one in asked]
         if not any(counts):
             return torch.empty(0, dtype=self._wire)

@@ -145,9 +145,8 @@ class StepOrder:
 
 # The two exchanges of a step: rows go to the ranks that need them, gradients come back.
 #
-# A message is a vector of the tables' element type: the rows of one table after the other. A
-# message of gradients begins with the weight of the sender and, for each table, whether gradients
-# of it follow.
+# A message is a vector of the tables' element type: one table's rows after the other's. Gradients'
+# begins with the sender's weight and, for each table, whether gradients of it follow.
 
 
 def read_rows(tables: Sequence[EmbeddingTable], plan: StepExchange, comm: Communicator) -> list[Tensor]:
@@ -181,8 +180,7 @@ def update_rows(
     step: RowStep,
     comm: Communicator,
 ) -> None:
-    """Sends gradients to the owners of the rows, who update them. Collective, one round per
-    plan."""
+    """Sends gradients to the rows' owners, who update them. Collective, one round per plan."""
     came = []
     for plan, own in zip(plans, gradients, strict=True):
         sends = [gradient if weight else None for gradient in own]

@@ -20,8 +20,7 @@ class Attention(NamedTuple):
     """The result of `attention`."""
 
     out: Tensor  # [D, heads * (K + L)], head by head
-    # [slots, heads], the softmax before dropout, negative where the leaky ReLU's argument was not
-    # positive.
+    # [slots, heads], the softmax before dropout, negative where leaky ReLU's argument was not > 0.
     coefficient: Tensor
     # [D, heads], the sums of the softmax after dropout: 1 without it, 0 without edges.
     total: Tensor

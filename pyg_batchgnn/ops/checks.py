@@ -208,8 +208,7 @@ _records: dict[int, _Record] = {}
 
 
 def remember(values: Tensor, bound: int, *, ascends: bool = False, of_graph: bool = False) -> None:
-    """Remembers that the entries of a vector are in [0, bound), and whether they ascend to the end
-    of it."""
+    """Remembers that a vector's entries are in [0, bound), and whether they ascend to the end."""
     if values.is_inference():  # has no version counter
         return
     key = id(values)

@@ -230,9 +230,8 @@ class RowStates:
         kernels.sweep_retire_(self._state, rows, following, last)
 
     def prepare(self, rows: Tensor, following: Tensor, number: int) -> SweepReading:
-        """Finds what is to be read before a unit, and notes its uses. ``rows``: [n] int64, its
-        rows, ascending. ``following``: [n] int32, the next use of each after the unit, or
-        `NEVER`."""
+        """Finds what is read before a unit, and notes its uses. ``rows``: [n] int64, ascending.
+        ``following``: [n] int32, the next use of each after the unit, or `NEVER`."""
         state = self._state, self._next, self.slot
         read, slots, unit, fits, evicts = kernels.sweep_prepare_(*state, rows, following, number)
         return SweepReading(read, slots, unit if fits else None, evicts)

@@ -44,8 +44,7 @@ class RowTable:
     """The rows of a rank, and the state of the optimizer that lies with each row."""
 
     weight: Tensor  # [n, F] float32 or float64
-    # What the rule keeps, [n, F] each: the sum of squares for Adagrad, the averages of gradients
-    # and of squares for Adam.
+    # Of the rule, [n, F] each: Adagrad's sum of squares; Adam's averages of gradients and squares.
     state: Sequence[Tensor] = ()
     frozen: Tensor | None = None  # [n] bool, the rows that stay as they are; None if there are none
 

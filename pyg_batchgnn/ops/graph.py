@@ -145,8 +145,7 @@ def sum_lists(indptr: Tensor, values: Tensor) -> Tensor:
 
 
 def unique_nodes(nodes: Sequence[Tensor], num_nodes: int) -> tuple[Tensor, list[Tensor]]:
-    """Returns the distinct entries of int64 vectors of node ids, ascending, and for each vector the
-    positions of its entries among them."""
+    """Returns the distinct ids of int64 vectors, ascending, and each vector's positions in them."""
     _check_nodes(nodes, num_nodes)
     unique, places = kernels.unique_nodes(list(nodes), num_nodes)
     remember(unique, num_nodes)

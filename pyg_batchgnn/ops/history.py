@@ -22,8 +22,7 @@ _SMALLEST = 8
 
 
 class LineTable:
-    """The lines of a cache, and which node each of them has. Where all are in use, the oldest makes
-    room for a new node."""
+    """The lines of a cache, and the node of each; where all are in use, the oldest makes room."""
 
     def __init__(self, lines: int) -> None:
         if not 0 <= lines < 1 << 30:

@@ -47,8 +47,7 @@ class InEdges:
         return found
 
     def check(self, *, num_sources: int | None = None) -> None:
-        """Raises what `checked` raises; in no time until torch writes to arrays that were
-        checked."""
+        """Raises what `checked` raises; free until torch writes to arrays that were checked."""
         indptr, indices, edge_ids = self.indptr, self.indices, self.edge_ids
         check_vector("indptr", indptr, (torch.int64,))
         check_vector("indices", indices)

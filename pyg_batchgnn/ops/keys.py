@@ -87,8 +87,7 @@ def dropout_key(seed: int, epoch: int, minibatch: int, layer: int) -> int:
 
 
 def part_key(key: int, part: str) -> int:
-    """Returns the key for a part of a layer with a dropout of its own. ``part``: the name of the
-    part; the first eight characters count."""
+    """Returns a part's key for its own dropout; the first eight characters of its name count."""
     return to_signed(fold_key(key & MASK64, int.from_bytes(part.encode()[:8], "little")))
 
 

@@ -163,8 +163,7 @@ _setting = _Setting()
 
 
 def thread_count() -> int:
-    """Returns the most threads of an operator that this thread calls now: the least `thread_limit`
-    around the call, or torch's number."""
+    """Returns the most threads of this thread's operators: the least `thread_limit`, or torch's."""
     return _setting.count or torch.get_num_threads()
 
 

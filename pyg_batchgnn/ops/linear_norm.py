@@ -126,8 +126,7 @@ def _product(
     dtype: torch.dtype,
     after_relu: bool,
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """Returns the product with the mean and the variance of its columns; without them if the
-    product is rounded."""
+    """Returns the product, and the mean and variance of its columns unless it is rounded."""
     if dtype is not torch.bfloat16:
         return kernels.linear_moments(x, decoding, weight, bias, dtype, thread_count())
     product, _ = kernels.linear(

@@ -44,8 +44,7 @@ class MemoryStats:
 
 
 def memory_stats() -> MemoryStats:
-    """Returns the memory of the tensors that operators returned and of their scratch space, not of
-    torch."""
+    """Returns the memory of operators' returned tensors and scratch space, not of torch."""
     return MemoryStats(*kernels.memory_stats())
 
 
@@ -95,7 +94,6 @@ class Turns:
 
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
-_BINARY_UNITS = {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 
 
 def parse_bytes(text: str) -> int:
@@ -107,7 +105,7 @@ def parse_bytes(text: str) -> int:
     amount = float(match[1])
     if amount and not match[2]:
         raise ValueError(f"{text!r} is an amount of memory without a unit; write it like 2GiB, 500MB or 100B")
-    return int(amount * {**_UNITS, **_BINARY_UNITS}[match[3] or ""])
+    return int(amount * {**_UNITS, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}[match[3] or ""])
 
 
 def number_of_bytes(amount: int | str | None) -> int | None:

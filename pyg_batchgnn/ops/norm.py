@@ -100,8 +100,7 @@ def _gradients(ctx: Any, grad: Tensor | None, *_: Tensor | None) -> tuple[Tensor
 def _as_given(
     grads: Sequence[Tensor], weight: Tensor | None, bias: Tensor | None
 ) -> tuple[Tensor | None, ...]:
-    """Returns the gradients of rows [D, C], and of columns [C], float64, as those of the
-    columns."""
+    """Returns gradients of rows [D, C], and of columns [C], float64, as those of the columns."""
     d_x, *columns = grads
     pairs = zip((weight, bias), columns, strict=True)
     return d_x, *(None if one is None else found.to(one.dtype) for one, found in pairs)
@@ -125,8 +124,7 @@ def dropout_scale(drop: float) -> float:
 
 
 def _kept_levels(drop: float) -> int:
-    """Returns the number of levels that are kept, halves rounded up as in
-    csrc/kernels/dropout.h."""
+    """Returns the number of levels kept, halves rounded up as in csrc/kernels/dropout.h."""
     return int((1.0 - drop) * LEVELS + 0.5)
 
 

@@ -49,8 +49,7 @@ def group_by_range(values: Tensor, bounds: Tensor) -> tuple[Tensor | None, Tenso
 
 
 def count_values(values: Tensor, first: int, counts: Tensor) -> None:
-    """Adds 1 to ``counts[value - first]`` for every value. Raises IndexError if a value is outside
-    [first, first + len(counts))."""
+    """Adds 1 to ``counts[value - first]`` of each value. Raises IndexError if one is outside."""
     check_vector("values", values)
     check_vector("counts", counts, (torch.int64,))
     increment_version(counts)
@@ -78,8 +77,7 @@ class StreamRules:
     """The rules of a streaming policy for the choice of a part."""
 
     limit: Tensor  # [k] float64, the largest load of a part of each kind
-    # Chooses the score of Fennel (neighbours minus a price) instead of that of LDG (neighbours
-    # times free room).
+    # The score of Fennel (neighbours minus a price), not of LDG (neighbours times free room).
     fennel: bool
     alpha: float  # the price of a full part in Fennel
     step: int  # the weight of a node in the estimate of the load

@@ -153,16 +153,14 @@ def decoded(table: Any) -> Any:
 
 
 def stored(rows: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Returns the rows that kernels read, columns of codes contiguous, and their decoding or
-    None."""
+    """Returns rows as kernels read them, columns of codes contiguous, and decoding or None."""
     if isinstance(rows, QuantizedTensor):
         return _dense_rows(rows.codes), rows.decoding
     return rows, None
 
 
 def check_decoding(codes: Tensor, decoding: Tensor) -> None:
-    """Raises unless ``codes`` are int8 rows, and ``decoding`` positive scales and finite
-    offsets."""
+    """Raises unless ``codes`` are int8 rows, ``decoding`` positive scales and finite offsets."""
     if codes.dtype != torch.int8 or codes.dim() not in (1, 2):
         raise TypeError(f"codes must be int8 [N, F] or [N], got {codes.dtype} {list(codes.shape)}")
     columns = 1 if codes.dim() == 1 else codes.size(1)

@@ -136,13 +136,18 @@ class SamplingRules:
     window: int  # allowed times go back this far from the seed's; -1: without end
     induced: bool  # True takes all edges between the sampled nodes
     coo: bool  # True returns sources and targets as int64, else sources by target as int32
-    #: 0, or by what the words of sources are keyed that destinations share: 1 by hop, 2 by
-    #: minibatch, 3 by epoch
+    #: 0, or the key of sources' words that destinations share: 1 by hop, 2 minibatch, 3 epoch
     labor: int = 0
 
     def held(self, num_relations: int) -> Tensor:
         """Returns the rules, but for the form of the edges, as the kernel takes them, checked."""
-        check_rules(self.fanouts, self.shares, num_relations * self.hops)
+        fanouts, count = self.fanouts, num_relations * self.hops
+        if len(fanouts) != count or any(fanout < -1 for fanout in fanouts):
+            raise ValueError(f"there must be {count} fanouts, each at least -1, got {list(fanouts)}")
+        if self.shares is not None:
+            check_vector("shares", self.shares, (torch.float64,))
+            if self.shares.numel() != count:
+                raise ValueError(f"{self.shares.numel()} shares came for {count} fanouts")
         return self._state
 
     @cached_property
@@ -276,16 +281,6 @@ def check_seeds(seeds: SampledSeeds, num_nodes: Sequence[int]) -> None:
         at = int(wrong.nonzero()[0])
         raise IndexError(f"seeds hold {int(seeds.node[at])}, but their type has {int(limit[at])} nodes")
     return None
-
-
-def check_rules(fanouts: Sequence[int], shares: Tensor | None, count: int) -> None:
-    """Raises unless there is a fanout for each relation and hop."""
-    if len(fanouts) != count or any(fanout < -1 for fanout in fanouts):
-        raise ValueError(f"there must be {count} fanouts, each at least -1, got {list(fanouts)}")
-    if shares is not None:
-        check_vector("shares", shares, (torch.float64,))
-        if shares.numel() != count:
-            raise ValueError(f"{shares.numel()} shares came for {count} fanouts")
 
 
 def _check_positive(positive: Tensor, weight: Tensor) -> None:

@@ -100,8 +100,7 @@ def partition_parts(
     progress: Progress | None = None,
 ) -> list[Part]:
     """Cuts a graph into any number of parts, as `partition` does. Collective. Each rank builds the
-    parts [rank * parts // ranks, (rank + 1) * parts // ranks), to be saved; none where there are
-    fewer parts than ranks."""
+    parts [rank * parts // ranks, (rank + 1) * parts // ranks), to be saved, or none if too few."""
     dataset = as_dataset(dataset)
     check_comm(comm)
     if parts < 1:

@@ -56,9 +56,8 @@ def deliver_lists(comm: Communicator, part: ReadingSlice, numbering: Numbering, 
 def _deliver_nodes(
     comm: Communicator, part: ReadingSlice, numbering: Numbering, runs: Runs, own: RunRows, node_type: int
 ) -> tuple[Tensor, dict[int, Tensor]]:
-    """Sends original ids and degrees to the owners, who then know where every list goes.
-    Collective. Returns the original ids of this rank's nodes of the type, and where their in-edges
-    begin, by relation."""
+    """Sends original ids and degrees to the owners, who then know where each list goes. Collective.
+    Returns the original ids of this rank's nodes, and where their in-edges begin, by relation."""
     size, here = int(own.starts[-1]), part.rows_of(node_type)
     relations = part.schema.relations_into[node_type]
     node = torch.empty(size, dtype=torch.int64)
@@ -148,8 +147,7 @@ STRIPE = 1 << 10
 
 
 def deliver_rows(comm: Communicator, table: Tensor, ids: Tensor) -> Tensor:
-    """Returns the rows of the input table [rows, ...] that this rank owns, [n, ...]. Collective.
-    Int8-quantised rows travel as they are."""
+    """Returns this rank's rows [n, ...] of a table, int8-quantised as they are. Collective."""
     stored, ranks = as_stored(table), comm.size
     striped = Remote(
         lambda row: group(torch.div(row, STRIPE, rounding_mode="floor").remainder_(ranks), ranks),
@@ -163,8 +161,7 @@ def deliver_rows(comm: Communicator, table: Tensor, ids: Tensor) -> Tensor:
 def deliver_splits(
     comm: Communicator, dataset: Dataset, part: ReadingSlice, numbering: Numbering, runs: Runs
 ) -> dict[Group, dict[str, Tensor]]:
-    """Returns the internal ids of the splits' nodes that this rank owns, ascending, by group and
-    name. Collective."""
+    """Returns this rank's internal ids of the splits, ascending, by group and name. Collective."""
     names = [(number, name) for number, nodes in enumerate(dataset.node_sets) for name in nodes.splits]
     read = [own_share(comm, dataset.node_sets[number].splits[name]) for number, name in names]
     dtype = numbering.internal.dtype

@@ -54,7 +54,8 @@ class Load:
         """True unless a part exceeds its limit. The mean rounded up is always allowed."""
         if self.slack is None:
             return True
-        allowed = max(self.slack * self.mean, self._rounded_mean)
+        is_whole = all(isinstance(one, int) for one in self.sums)
+        allowed = max(self.slack * self.mean, math.ceil(self.mean) if is_whole else self.mean)
         return max(self.sums) <= allowed * (1 + _PRECISION)
 
     @property
@@ -63,10 +64,6 @@ class Load:
         if self.slack is None or self.is_met:
             return ""
         return unmet_reason(self.heaviest / self.mean, self.slack)
-
-    @property
-    def _rounded_mean(self) -> float:
-        return math.ceil(self.mean) if all(isinstance(one, int) for one in self.sums) else self.mean
 
 
 def unmet_reason(heaviest: float, slack: float) -> str:

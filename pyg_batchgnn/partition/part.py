@@ -30,9 +30,8 @@ class Part:
     #: [n] int64 original ids, rows ordered by type, ascending within a type. In a saved partition
     #: that another number of ranks has loaded they ascend within each saved part.
     node: Tensor
-    #: the in-edges of each relation, one row per node of the part of the target type. Their sources
-    #: are internal ids of ``book.id_dtype``, in ascending input edge id for each node. Edge ids are
-    #: never None.
+    #: the in-edges of each relation, a row per node of the target type. Sources are internal ids
+    #: of ``book.id_dtype``, in ascending input edge id per node. Edge ids are never None.
     relations: tuple[InEdges, ...]
     edge_counts: tuple[int, ...]  # the number of edges of each relation in the whole graph
     #: [k] ``book.id_dtype``, the internal ids of the original ids of this rank's slices
@@ -94,9 +93,8 @@ class Part:
         return own, self.directory[begin : begin + len(own)]
 
     def split(self, name: str, node_type: str | None = None) -> Tensor:
-        """Returns the part's nodes of a split, [s] int64 rows of the part's nodes of the type,
-        ascending; none where there is no such split. ``node_type``: not needed if there is only
-        one."""
+        """Returns the part's nodes of a split, [s] int64 rows of its nodes of the type, ascending;
+        none without such a split. ``node_type``: not needed if there is only one."""
         if node_type is None:
             _only(self.schema.node_types, "split", "split(name, type)")
         group = self.schema.node_groups[0 if node_type is None else self.schema.type_number(node_type)]
@@ -192,8 +190,7 @@ def _only(names: Sequence[object], name: str, instead: str) -> None:
 
 
 def slice_size(num_nodes: int, ranks: int) -> int:
-    """Returns the number of original ids in a rank's slice of the directory; the last may have
-    fewer."""
+    """Returns the number of ids in a rank's slice of the directory; the last may have fewer."""
     return -(-num_nodes // ranks) if num_nodes else 1
 
 

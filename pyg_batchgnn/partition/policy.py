@@ -30,9 +30,8 @@ class Balanced:
     """The loads that a policy balances."""
 
     # By load, how many times the mean a part gets at most, where that is possible. A load is
-    # "nodes", "edges" (the in-edges of the nodes), the nodes of a split ("train", "val", "test"),
-    # or an attribute of nodes that holds one weight per node. Each counts for every node type
-    # apart.
+    # "nodes", "edges" (the in-edges of the nodes), nodes of a split ("train", "val", "test"), or
+    # an attribute of nodes that holds one weight per node. Each counts for every node type apart.
     balance: Mapping[str, float] = field(default_factory=lambda: {NODES: SLACK, EDGES: SLACK, "train": SLACK})
 
     def __post_init__(self) -> None:
@@ -101,8 +100,7 @@ class TwoLevel(Balanced):
 @dataclass(frozen=True)
 class Multilevel(TwoLevel):
     """The multilevel policy: nodes are joined into clusters again and again, the small graph of
-    clusters is cut, and the cut is refined on the way back. All ranks work together, and no rank
-    holds the graph."""
+    those is cut, and the cut refined on the way back. All ranks work; none holds the graph."""
 
 
 @dataclass(frozen=True)
@@ -116,8 +114,7 @@ class Given:
     """The owners of all nodes, from METIS, KaMinPar, DGL or a partitioner of your own."""
 
     # A ``.npy`` file of [N] integers that every rank can read: the part of each node, in order of
-    # ids. In a graph of several node types the nodes of the first type come first, then those of
-    # the second, and so on.
+    # ids; in a graph of several node types those of the first type, of the second, and so on.
     file: Path
 
     def __str__(self) -> str:

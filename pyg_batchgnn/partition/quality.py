@@ -105,8 +105,7 @@ class PartitionReport:
         return _justified(table, len(names))
 
     def balance_table(self) -> Table:
-        """Returns a table of the balance constraints, by type if there are several: how even they
-        are, and their limits."""
+        """Returns a table of the balance constraints and limits, by type if there are several."""
         several = len(self.types) > 1
         names = ("load", "type") if several else ("load",)
         table = Table(*names, "max / mean", "allowed", "fullest part", title="balance")
@@ -127,8 +126,7 @@ def _shown(count: float) -> str:
     return f"{count:,}" if isinstance(count, int) else f"{count:,.4g}"
 
 
-#: The number of nodes marked at a time, where distinct ones are counted, and of edges read at a
-#: time.
+#: The nodes that are marked at a time, to count distinct ones, and the edges read at a time.
 _MARKS = 1 << 26
 _EDGES = 1 << 22
 
@@ -142,8 +140,7 @@ def report_partition(
     """Counts all parts, on every rank. Collective; only counts travel. ``parts``: this rank's part,
     or parts. ``hosts``: the number of hosts that get parts in order, as many each. By default the
     parts are on the hosts of the ranks if there is a part per rank, otherwise on one host.
-    ``policy``: the policy that made the parts. Its limits are compared with the loads, and its
-    weights counted."""
+    ``policy``: the one that made the parts: its limits are compared, its weights counted."""
     mine = parts_of(parts)
     check_comm(comm)
     made_by = None if policy is None else as_policy(policy)
@@ -166,8 +163,7 @@ def report_partition(
 def _loads(
     parts: Sequence[Mapping[str, Mapping[str, Sequence[float]]]], slack: Mapping[str, float]
 ) -> Iterator[Load]:
-    """Yields the loads that are not zero everywhere, by name. ``slack``: the allowed multiple of
-    the mean."""
+    """Yields loads that are not all zero, by name. ``slack``: the allowed multiple of the mean."""
     names = dict.fromkeys(name for part in parts for loads in part.values() for name in loads)
     for name in sorted(names, key=lambda name: USUAL.index(name) if name in USUAL else len(USUAL)):
         for node_type in parts[0]:
@@ -220,8 +216,6 @@ def _outside(part: Part) -> tuple[Tensor, Tensor]:
     return cut, halo
 
 
-#: The most parts whose numbers are written beside the axes.
-_NUMBERED = 32
 #: The most loads whose names stand level, and the inches of each.
 _LEVEL, _TICK = 6, 0.45
 
@@ -242,7 +236,7 @@ def plot_partition(report: PartitionReport, path: Path) -> None:
     shown = halo.imshow(report.halo_pairs, cmap="Blues")
     figure.colorbar(shown, ax=halo, label="halo nodes")
     halo.set(xlabel="part that owns them", ylabel="part that needs them", title="halo by pair of parts")
-    if len(report.parts) <= _NUMBERED:
+    if len(report.parts) <= 32:  # more do not fit beside the axes
         halo.set_xticks(range(len(report.parts)))
         halo.set_yticks(range(len(report.parts)))
     title = f"{len(report.parts)} parts, {report.edge_cut:.1%} of the edges cut"

@@ -27,8 +27,7 @@ class ReadingSlice:
 
     schema: Schema  # the node types and the relations
     nodes: JointIds  # the joint ids of the nodes of all types
-    #: the joint ids of the adjacency lists of all relations. A relation has a list for each node of
-    #: its target type.
+    #: the joint ids of all relations' adjacency lists, one for each node of the target type
     lists: JointIds
     rank: int  # the rank of this process
     #: one row per list of this rank, with explicit edge ids, ascending in each list. The sources
@@ -106,17 +105,15 @@ def along_edges(in_edges: InEdges, values: Tensor, edges: range) -> Tensor:
     return values[first:last].repeat_interleave(ends[1:] - ends[:-1])
 
 
-#: The ranges begin at multiples of a power of two, so that a histogram of at most this length
-#: balances them.
+#: The ranges begin at multiples of a power of two, so this many bins at most balance them.
 BUCKETS = 1 << 16
 #: The bytes of an edge in an exchange, by which rounds are sized.
 _EDGE_BYTES = 12
 
 
 def read_slice(dataset: Dataset, comm: Communicator) -> ReadingSlice:
-    """Reads the edges once to balance, once to count and once to place them. Collective. Each rank
-    reads some of them. Raises DatasetError on every rank, where an edge has a node id outside [0,
-    N)."""
+    """Reads the edges to balance, to count and to place them, each rank some. Collective. Raises
+    DatasetError on every rank if an edge has a node id outside [0, N)."""
     bounds, schema = _balanced_bounds(dataset, comm), dataset.schema
     nodes = JointIds(bounds)
     # A graph without relations has one empty group of lists.
@@ -230,16 +227,14 @@ def _even_bounds(edges: Tensor, shift: int, nodes: int, ranks: int) -> Tensor:
 @dataclass(frozen=True, eq=False)
 class JointIds:
     """Numbers the members of several groups by rank, group and id. A group is a node type, whose
-    members are nodes, or a relation, whose members are the adjacency lists of its targets. Each
-    rank has a range of each group, and so of the joint ids. The joint ids of a single group are its
-    ids."""
+    members are nodes, or a relation, whose members are its targets' adjacency lists. Each rank has
+    a range of each group, and so of the joint ids. The joint ids of a single group are its ids."""
 
     bounds: list[Tensor]  # by group, [ranks + 1] int64, where each rank's range of ids begins
 
     @cached_property
     def book(self) -> PartitionBook:
-        """The ranges of the joint ids, with ranks in place of parts and groups in place of
-        types."""
+        """The ranges of the joint ids: ranks in place of parts, groups in place of types."""
         sizes = torch.stack([bounds.diff() for bounds in self.bounds], dim=1)
         return PartitionBook([0, *sizes.flatten().cumsum(0).tolist()], len(self.bounds))
 

@@ -107,8 +107,7 @@ def decodings_of(part: Part) -> dict[str, Tensor]:
 
 
 def refuse_other_decodings(parts: Sequence[Part], comm: Communicator) -> None:
-    """Raises ValueError on every rank if one attribute is int8-quantised with several scales or
-    offsets. Collective."""
+    """Raises ValueError on all ranks if an int8 attribute has several decodings. Collective."""
     own = [[name, digest(one)] for part in parts for name, one in decodings_of(part).items()]
     seen = dict[str, str]()
     for found in comm.all_gather_json(own):

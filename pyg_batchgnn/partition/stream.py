@@ -65,8 +65,7 @@ class OwnerStream:
             yield TypeStream(self, number, weight)
 
 
-#: Loads are summed over ranks at least ROUNDS times in a pass, but not for fewer than NODES nodes
-#: per rank.
+#: Loads are summed over ranks ROUNDS times in a pass or more, unless under NODES nodes per rank.
 ROUNDS, NODES = 64, 32
 
 #: A function that assigns the rows of a slice. It is given the rows, the owners of the neighbours
@@ -100,9 +99,8 @@ class TypeStream:
             load += self.comm.all_reduce(self._load_of(rows) - before, MessageKind.PARTITION)
 
     def by_score(self, policy: Streaming, limit: Tensor, *, mend: bool = False) -> _Assign:
-        """Returns the assignment of the built-in policies. ``limit``: [k] int64, the largest loads
-        of a part. ``mend``: moves nodes out of parts that have more, and leaves the others where
-        they are."""
+        """Returns the built-in policies' assignment. ``limit``: [k] int64, the largest loads of a
+        part. ``mend``: moves nodes out of parts that have more, and no others."""
         nodes, edges = self._count
         rules = ops.StreamRules(
             limit=limit.to(torch.float64),
@@ -122,8 +120,7 @@ class TypeStream:
         return assign
 
     def by_function(self, policy: Policy) -> _Assign:
-        """Returns the assignment of a user's policy, whose loads are nodes, in-edges, training
-        nodes."""
+        """Returns a user policy's assignment, whose loads are nodes, in-edges, training nodes."""
         schema = self.part.schema
         total = self.comm.all_reduce(
             self.weight[self.part.rows_of(self.node_type)].sum(0, dtype=torch.float64), MessageKind.PARTITION
@@ -150,8 +147,7 @@ class TypeStream:
         return assign
 
     def _rounds(self) -> Iterator[range]:
-        """Yields the type's rows in pieces of nearly as many edges, as many pieces on every
-        rank."""
+        """Yields the type's rows in as many pieces on every rank, of nearly as many edges."""
         own = self.part.rows_of(self.node_type)
         nodes, edges = own.stop - own.start, self.in_edges.indices.numel()
         most = rows_per_round(16, self.comm.size)
@@ -238,8 +234,7 @@ def contiguous_owners(comm: Communicator, part: ReadingSlice, parts: int) -> Ten
 
 def _even_ranges(comm: Communicator, weight: Tensor, parts: int) -> Tensor:
     """Cuts one type's nodes into ranges with nearly equal sums of nodes and in-edges. A node goes
-    to the part in which the middle of its weight lies when all nodes lie side by side in order of
-    their ids."""
+    to the part where the middle of its weight lies when all lie side by side in order of ids."""
     end = weight.cumsum(0)
     mine = end[-1:] if end.numel() else torch.zeros(1, dtype=torch.int64)
     sums = comm.all_gather(mine, MessageKind.PARTITION).rows
@@ -250,16 +245,12 @@ def _even_ranges(comm: Communicator, weight: Tensor, parts: int) -> Tensor:
     return torch.bucketize(middle_twice, bounds, right=True).to(torch.int32)
 
 
-_UPPER = (1 << 32) - 1
-
-
 def random_owner(node: Tensor, parts: int, seed: int, node_type: str | None = None) -> Tensor:
     """Returns the part of each node [n], [n] int32, by (seed, type, original id, number of parts)
-    alone. It is the upper half of a hash of seed, type and id, as a fraction of 2**32, times the
-    number of parts (below 2**31). ``node_type``: None in a graph of one type, where it adds nothing
-    to the hash."""
+    alone: the upper half of a hash of seed, type and id, as a fraction of 2**32, times the number
+    of parts (below 2**31). ``node_type``: None in a graph of one type: it is not hashed."""
     key = fold_key(torch.zeros(1, dtype=torch.int64), torch.tensor(to_signed(seed)))
     if node_type is not None:
         key = fold_key(key, torch.tensor(to_signed(names_key([node_type]))))
-    upper = (fold_key(key, node.to(torch.int64)) >> 32) & _UPPER
+    upper = (fold_key(key, node.to(torch.int64)) >> 32) & ((1 << 32) - 1)
     return ((upper * parts) >> 32).to(torch.int32)

@@ -65,8 +65,7 @@ def search(
     network: PlannerNetwork,
     choices: Choices,
 ) -> list[Prediction]:
-    """Predicts every choice for every policy that was probed, the fastest first. Those that do not
-    fit in memory come last."""
+    """Predicts all choices of the probed policies, fastest first; last those beyond the memory."""
     found = [
         predict(workload, probe, machine, network, setting)
         for policy, probe in probes.items()
@@ -100,10 +99,6 @@ def describe(setting: PlannerSetting) -> str:
     return ", ".join(words)
 
 
-#: The most settings that are drawn.
-_BARS = 14
-
-
 def plot_predictions(predictions: Sequence[Prediction], title: str, path: Path) -> None:
     """Draws the seconds by phase of the first predictions, the fastest of which come first."""
     # Importing Matplotlib takes a second, which only this needs.
@@ -112,7 +107,7 @@ def plot_predictions(predictions: Sequence[Prediction], title: str, path: Path) 
 
     figure = Figure(figsize=(9, 5.5), layout="constrained")
     FigureCanvasAgg(figure)
-    axes, shown = figure.subplots(), predictions[:_BARS][::-1]
+    axes, shown = figure.subplots(), predictions[:14][::-1]  # the most that are drawn
     names, start = [describe(one.setting) for one in shown], [0.0] * len(shown)
     for phase in shown[0].seconds if shown else ():
         seconds = [one.seconds[phase] for one in shown]
@@ -123,10 +118,6 @@ def plot_predictions(predictions: Sequence[Prediction], title: str, path: Path) 
     axes.tick_params(axis="y", labelsize=7)
     figure.suptitle(title)
     figure.savefig(path, dpi=110)
-
-
-#: The most lines of the table.
-_LINES = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,7 +176,7 @@ class Plan:
             table.add_column(name, no_wrap=True)
         for name in ("rounds", "rows", "MB", "memory", "prep s", "epoch s"):
             table.add_column(name, justify="right", no_wrap=True)
-        for one in self.predictions[:_LINES]:
+        for one in self.predictions[:16]:  # the most lines of the table
             setting = one.setting
             caches = ["agg"] if setting.aggregation else []
             caches += [decimal(setting.feature_cache)] if setting.feature_cache else []

@@ -35,8 +35,7 @@ class Growth(Overlap):
 
     @cached_property
     def mixture(self) -> tuple[Numbers, Numbers]:
-        """The mixture of binomials with the maximum likelihood: probabilities, the largest first,
-        and the number of nodes that have each."""
+        """The likeliest mixture of binomials: probabilities, largest first, and their nodes."""
         m = len(self.counts)
         grid = np.concatenate([[1.0], np.geomspace(1 / (4 * m * 16), 1 - 1 / (8 * m), _GRID)[::-1], [0.0]])
         counts = np.array([max(self.population - sum(self.counts), 0.0), *self.counts])

@@ -30,8 +30,7 @@ class Overlap(ABC):
 
     @abstractmethod
     def likely(self) -> tuple[Numbers, Numbers]:
-        """Returns the probabilities [c] that a minibatch holds a node, and the number of nodes [c]
-        that have each."""
+        """Returns probabilities [c] that a minibatch holds a node, and the nodes [c] of each."""
 
     def missed(self, together: float, kept: float) -> float:
         """Returns how many of the distinct nodes are not among the ``kept`` most likely nodes."""
@@ -61,9 +60,8 @@ class Overlaps:
         return [one.missed(together, count) for one, count in zip(self.by_type, kept, strict=True)]
 
     def kept(self, budget: float, row_bytes: Sequence[int]) -> list[float]:
-        """Returns the number of nodes of each type whose rows a feature cache of ``budget`` bytes
-        holds: those that are expected to spare the most bytes for each byte that they take. Rows of
-        0 bytes are not held."""
+        """Returns the number of nodes of each type whose rows a cache of ``budget`` bytes holds:
+        those expected to spare most bytes per byte that they take, and no rows of 0 bytes."""
         found = [0.0] * len(self.by_type)
         if budget <= 0:
             return found
@@ -287,8 +285,7 @@ def sizes(minibatches: int, macrobatch: int, fetch: int) -> list[list[int]]:
 
 
 def rounds(workload: Workload, probe: PlannerProbe, setting: PlannerSetting, minibatches: int) -> Rounds:
-    """Counts the rounds exactly: 2(L - 1) or 2L per macrobatch, and 2 per fetch group. The formulas
-    are those of docs/concepts/relay.md."""
+    """Counts rounds (docs/concepts/relay.md): 2(L - 1) or 2L per macrobatch, 2 per fetch group."""
     made = sizes(minibatches, setting.macrobatch, setting.fetch)
     hops = len(workload.fanouts) - int(setting.aggregation is not None)
     relays = max(hops - workload.first_relay, 0)

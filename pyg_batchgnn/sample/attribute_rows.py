@@ -25,8 +25,7 @@ class AttributeRows:
     """The attributes of a minibatch's nodes, or of its edges."""
 
     tables: Mapping[str, Tensor]  # attributes by name, [rows, ...] each
-    # [n] int64, the row of each of the minibatch's nodes or edges in every table; None if they are
-    # the rows themselves, in order.
+    # [n] int64, the row of each node or edge in every table; None if they are the rows in order.
     row: Tensor | None
     placement: Placement  # what one row belongs to
 

@@ -37,8 +37,7 @@ class HandedOut:
 
 @dataclass
 class _Entry:
-    """The sample of a tensor at one version, with sums of its contents; its ``indices`` are copied
-    when it is first read."""
+    """A tensor's sample at one version, with sums; ``indices`` are copied when first read."""
 
     version: int
     sums: Tensor

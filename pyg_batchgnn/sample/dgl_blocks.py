@@ -18,17 +18,6 @@ from pyg_batchgnn.types import Group, LayerHops, SampledMinibatch
 
 def dgl_blocks(minibatch: SampledMinibatch, attributes: Mapping[Group, AttributeRows]) -> list[Any]:
     """Returns the blocks of a minibatch, the layer nearest the input first."""
-    dgl = _dgl()
-    indices = [edges.indices.to(torch.int64) for edges in minibatch.edges]
-    layers = range(1, len(minibatch.nodes[0].nodes_per_hop))
-    blocks = [_block(dgl, minibatch, indices, LayerHops.of(minibatch.num_layers, layer)) for layer in layers]
-    if blocks:
-        _put_nodes(minibatch, attributes, blocks)
-        _put_edges(minibatch, attributes, blocks)
-    return blocks
-
-
-def _dgl() -> Any:
     try:
         import dgl
     except ImportError as error:
@@ -36,7 +25,13 @@ def _dgl() -> Any:
             f"to_dgl() makes blocks of DGL, which cannot be imported here ({error}); install it, for "
             f"instance with 'pip install dgl==1.1.3'"
         ) from error
-    return dgl
+    indices = [edges.indices.to(torch.int64) for edges in minibatch.edges]
+    layers = range(1, len(minibatch.nodes[0].nodes_per_hop))
+    blocks = [_block(dgl, minibatch, indices, LayerHops.of(minibatch.num_layers, layer)) for layer in layers]
+    if blocks:
+        _put_nodes(minibatch, attributes, blocks)
+        _put_edges(minibatch, attributes, blocks)
+    return blocks
 
 
 def _block(dgl: Any, minibatch: SampledMinibatch, indices: list[torch.Tensor], prefix: LayerHops) -> Any:

@@ -61,8 +61,7 @@ class LinkDraw:
 
     @cached_property
     def order(self) -> Tensor:
-        """[N] int64, the order in which PyG has the negatives: the first of all links, then the
-        second, ..."""
+        """[N] int64, PyG's order of the negatives: the first of all links, the second, ..."""
         if self.negatives is None:
             return torch.empty(0, dtype=torch.int64)
         order = torch.arange(self.negatives.count)
@@ -142,8 +141,7 @@ class LinkFinder(Protocol):
     """Draws the negatives of a macrobatch, and finds the ids of all ends."""
 
     def find(self, draws: Sequence[LinkDraw], epoch: int, number: int) -> list[FoundLinks]:
-        """Returns the ends of links; collective over ranks. Raises ValueError if a negative cannot
-        be drawn. The message names its link."""
+        """Returns links' ends; collective. Raises ValueError naming a link without a negative."""
 
 
 class LocalFinder:
@@ -184,8 +182,7 @@ class PlacedNodes:
 
 
 def placed_nodes(ends: Sequence[EndNodes], is_disjoint: bool) -> PlacedNodes:
-    """Makes one seed of each distinct node, in ascending order of ids. ``is_disjoint``: True makes
-    one of each occurrence."""
+    """Makes one seed of each distinct node, ascending; of each occurrence if ``is_disjoint``."""
     nodes, internal, local, link = {}, {}, [torch.empty(0)] * len(ends), []
     for node_type in dict.fromkeys(one.node_type for one in ends):
         members = [at for at, one in enumerate(ends) if one.node_type == node_type]
@@ -212,8 +209,7 @@ class SeedEdges:
     the pairs of all its links.
     """
 
-    # For each relation that has links, those in which (source, target) is excluded, and those in
-    # which (target, source) is.
+    # For each relation with links, those with (source, target) excluded, and (target, source).
     relations: Mapping[Relation, tuple[tuple[Relation, ...], tuple[Relation, ...]]]
     by_id: bool = False  # True for the edges of the links' input ids alone; False for parallel ones too
     # [E] int64, the id of the reverse of each edge, -1 without one; None: the reverse has its id.

@@ -79,8 +79,7 @@ class MacrobatchSeeds:
     number: int
     # The seeds of each minibatch by original id; of one node type [S_b] int64 node ids do.
     original: Sequence[Tensor | Seeds]
-    # [S_b] int64 ids of the same nodes in the partition, for each minibatch; None if the sampler
-    # holds the whole graph.
+    # [S_b] int64 ids of the nodes in the partition, by minibatch; None for a whole graph.
     internal: Sequence[Tensor] | None = None
 
     @property
@@ -282,8 +281,7 @@ class MacrobatchSampler(_GraphSampler):
         return None
 
     def reading_bytes(self, minibatch: SampledMinibatch) -> int:  # noqa: ARG002
-        """Returns the memory that reading edges from files takes while a macrobatch is sampled, for
-        each minibatch like this one."""
+        """Returns the memory of reading edges from files, for each minibatch like this one."""
         return 0
 
     def _sample(self, seeds: ops.SampledSeeds, epoch: int) -> tuple[Sequence[Tensor], Tensor]:

@@ -75,8 +75,7 @@ class MinibatchLayer:
         return found[0], found[1]
 
     def attribute(self, name: str) -> tuple[Tensor, Tensor]:
-        """Returns copies of an attribute of the sources and of the targets. Raises KeyError if the
-        nodes of an end have no such attribute."""
+        """Returns copies of both ends' attribute. Raises KeyError if the nodes of one lack it."""
         source, _, target = self.relation
         return (
             _gathered(self.sources, name, self.num_sources, f"nodes of {source!r}"),

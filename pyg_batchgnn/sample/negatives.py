@@ -327,8 +327,7 @@ class NegativeDraw:
         return Negatives(sources.node(self.found(source)), targets.node(target), self.positive)
 
     def found(self, position: Tensor) -> Tensor:
-        """Returns the positions of an end, [N] int64. Raises ValueError if there is `NOTHING` among
-        them. The message names the link."""
+        """Returns an end's positions, [N] int64. Raises ValueError naming a link of `NOTHING`."""
         nothing = (position == NOTHING).nonzero()
         if not nothing.numel():
             return position

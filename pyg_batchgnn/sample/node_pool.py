@@ -73,11 +73,9 @@ class NodePool:
 
     num_nodes: int
     moment: Tensor | None = None  # [m] int64, ascending times; None: all nodes are always allowed
-    # [m] int64, how many nodes are allowed from each moment on; None: 1, 2, ..., as each moment is
-    # the time of one node.
+    # [m] int64, the nodes allowed from each moment on; None: 1, 2, ..., a moment per node.
     reached: Tensor | None = None
-    # [N] int64, the node at each position. None: the position is the id, or the nodes are spread
-    # over ranks.
+    # [N] int64, the node at each position; None: its id, or the nodes are spread over ranks.
     order: Tensor | None = None
     weight: Tensor | None = None  # [N] float64, the weight at each position; None: all have the same
 
@@ -137,8 +135,7 @@ class NodePool:
         return node if self._positions is None else self._positions[node]
 
     def draw_outside(self, streams: WordStreams, which: int, allowed: int, taken: Tensor) -> int | None:
-        """Returns a position that is not taken, or None if there is none. ``taken``: [n] int64,
-        distinct positions in ascending order."""
+        """Returns a free position, or None. ``taken``: [n] int64, distinct and ascending."""
         position = taken[taken < allowed]
         stream = torch.tensor([which])
         if self.weight is not None:
@@ -219,8 +216,7 @@ class ExistingPairs:
         return self.code[begin:end] - first
 
     def known_from(self, held: int, limit: int) -> Iterator[int]:
-        """Returns the known held ends below a limit, from one of them on, after the last the
-        first."""
+        """Returns the known held ends below a limit, from one of them on, in a circle."""
         if self.known is None:
             yield from ((held + step) % limit for step in range(limit))
             return

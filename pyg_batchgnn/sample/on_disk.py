@@ -26,8 +26,6 @@ from pyg_batchgnn.types import Layout, SampledMinibatch
 _ANSWER_BYTES = 24
 #: The bytes of a pick while it is read: the place among the sorted ones, and what sorting takes.
 _READ_BYTES = 32
-#: Picks that are read together at least, whatever the budget.
-_LEAST_PICKS = 1 << 16
 #: The share of the budget that picks may take which are read together.
 _SHARE = 1 / 2
 
@@ -132,7 +130,7 @@ class DiskSampler(MacrobatchSampler):
         rules = made.plan, made.seed, made.threads, made.layout
         super().__init__(made.graph, *rules, times=made.times, weights=made.weights)
         self.budget, self._made, self._counters = budget, made, ReadCounters()
-        self._most_picks = max(_LEAST_PICKS, int(budget * _SHARE) // _READ_BYTES)
+        self._most_picks = max(1 << 16, int(budget * _SHARE) // _READ_BYTES)  # at least some
         schema, graph = self.schema, self.typed
         relations = [
             InEdges(EdgeFiles.of(edges).indptr, edges.indices, edges.edge_ids) for edges in graph.relations

@@ -160,8 +160,7 @@ class SamplingPlan:
         return f"fanouts={own or list(self.fanouts)}"
 
     def rules(self, schema: Schema, coo: bool) -> ops.SamplingRules:
-        """Returns the plan for a graph, in the form that the kernel takes. ``coo``: True for edges
-        as in PyG's ``edge_index``."""
+        """Returns the plan for a graph as the kernel takes it. ``coo``: as PyG's ``edge_index``."""
         unknown = [relation for relation, _ in self.by_relation if relation not in schema.relations]
         if unknown:
             raise ValueError(
@@ -317,8 +316,7 @@ class NeighborChoice:
 
 
 def subgraph_of(subgraph_type: Any, directed: bool) -> Any:
-    """Returns the subgraph type. ``directed``: False is PyG's deprecated word for an induced
-    subgraph."""
+    """Returns the subgraph type. ``directed=False``: PyG's deprecated word for an induced one."""
     if directed:
         return subgraph_type
     warnings.warn("directed=False is deprecated; use subgraph_type='induced'", stacklevel=3)

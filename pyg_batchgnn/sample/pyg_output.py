@@ -85,8 +85,7 @@ class PygForm:
         )
 
     def _ends(self, edges: Mapping[Relation, SampledEdges]) -> dict[Relation, tuple[Tensor, Tensor]]:
-        """Returns sources and targets by relation. Relations that are not reached share a part,
-        whose ends are found once."""
+        """Returns ends by relation. Relations that are not reached share a part, found once."""
         found: dict[int, tuple[Tensor, Tensor]] = {}
         for one in edges.values():
             if id(one) not in found:
@@ -110,8 +109,7 @@ def _restored(made: PygOutput) -> PygOutput:
 
 
 def _metadata(minibatch: SampledMinibatch) -> Any:
-    """Returns what PyG's loaders hand on: about seeds, or about links. Those of links of several
-    relations are a dict by relation."""
+    """Returns PyG's metadata: of seeds, or of links, by relation if there are several."""
     if len(minibatch.links) == 1:
         return minibatch.links[0].metadata
     if minibatch.links:
@@ -145,12 +143,12 @@ class SeedInfo:
             _add_seeds(batch, *out.metadata[:2])
             return
         for node_type in self.types:  # metadata hold dicts by type if there are several
-            _add_seeds(batch[node_type], *(_of_type(part, node_type) for part in out.metadata[:2]))
+            own = [part[node_type] if isinstance(part, dict) else part for part in out.metadata[:2]]
+            _add_seeds(batch[node_type], *own)
 
 
 def add_ids(batch: Any, out: PygOutput) -> None:
-    """Adds the ids, the counts and the examples of a sample. ``n_id`` and ``e_id`` give way to the
-    user's attributes of that name."""
+    """Adds ids, counts and examples. ``n_id`` and ``e_id`` give way to the user's attributes."""
     if isinstance(out, HeteroSamplerOutput):
         _add_typed_ids(batch, out)
     else:
@@ -201,10 +199,6 @@ def _add_typed_ids(batch: HeteroData, out: HeteroSamplerOutput) -> None:
         store_of(edge_type)._orig_edge_index = torch.stack(ends)
 
 
-def _of_type(part: Any, node_type: str) -> Any:
-    return part[node_type] if isinstance(part, dict) else part
-
-
 def _add_seeds(store: Any, input_id: Any, seed_time: Any) -> None:
     store.input_id, store.seed_time = input_id, seed_time
     if input_id is not None:  # otherwise no loader made the minibatch
@@ -235,7 +229,8 @@ class LinkInfo:
                 source, link, target = batch[relation[0]], batch[relation], batch[relation[2]]
             link.input_id = metadata[0]
             if mode is NegativeMode.TRIPLET:
-                _add_triplets(source, target, metadata)
+                source.src_index, target.dst_pos_index, target.dst_neg_index = metadata[1:4]
+                source.seed_time = target.seed_time = metadata[4]
                 _remove(batch, link, relation)
             else:
                 link.edge_label_index, link.edge_label, link.edge_label_time = metadata[1:4]
@@ -243,15 +238,9 @@ class LinkInfo:
                     link.edge_label_log_q, link.edge_label_hits = metadata[4:]
 
 
-def _add_triplets(source: Any, target: Any, metadata: Sequence[Any]) -> None:
-    source.src_index, target.dst_pos_index, target.dst_neg_index = metadata[1:4]
-    source.seed_time = target.seed_time = metadata[4]
-
-
 def _refuse_shared_entries(one: Relation, other: Relation, timed: bool) -> None:
-    """Raises ValueError if the triplets of two relations would have the same entries. The entries
-    belong to the types of the ends: ``src_index`` to the sources, for instance, and ``seed_time``
-    to both."""
+    """Raises ValueError if triplets of two relations would have the same entries, which belong to
+    the types of the ends: ``src_index`` to the sources, for instance, and ``seed_time`` to both."""
     shared = {a for a, b in ((one[0], other[0]), (one[2], other[2])) if a == b}
     if timed:
         shared |= {one[0], one[2]} & {other[0], other[2]}

@@ -120,8 +120,7 @@ class RankPlan:
     plan: NegativePlan  # the rule. Its existing pairs are those that this rank answers for.
     # By end, the order of the nodes that it is drawn from; None by original id.
     orders: Mapping[End, NodeOrder | None]
-    # [ranks + 1] int64, the held ends of existing pairs that each rank answers for; None if
-    # negatives may be edges.
+    # [ranks + 1] int64, the existing pairs' held ends of each rank; None if negatives may be edges.
     answers: Tensor | None
 
 

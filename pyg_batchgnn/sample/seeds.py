@@ -23,8 +23,7 @@ class ExcludedPairs:
     """Pairs of nodes of one relation; their edges are left out of a minibatch."""
 
     pairs: Tensor  # [2, n] int64, sources above targets, ids within their types
-    # [n] int64, the number of the example that each pair is excluded for; None: for all. Ignored
-    # unless sampling is disjoint.
+    # [n] int64, the example that each pair is excluded for; None: all. Only used if disjoint.
     example: Tensor | None = None
     # [n] int64, the input id of the only edge of each pair that is left out; None: all edges are.
     edge: Tensor | None = None
@@ -102,9 +101,6 @@ def seeds_key(schema: Schema, nodes: Sequence[Tensor]) -> int:
 
 
 _NONE = torch.empty(0, dtype=torch.int64)
-
-
-_ALL_EXAMPLES = -1
 
 
 def named_seeds(schema: Schema, number: int, seeds: Tensor | Seeds) -> Seeds:
@@ -201,7 +197,7 @@ def _excluded(seeds: Sequence[Seeds], disjoint: bool) -> Tensor | None:
                 )
             count = pairs.size(1)
             own = excluded.example if disjoint else None
-            example = torch.full((count,), _ALL_EXAMPLES) if own is None else own
+            example = torch.full((count,), -1) if own is None else own  # -1: all
             where = torch.tensor([[minibatch], [relation]]).expand(2, count)
             source = pairs[:1] if excluded.edge is None else ~excluded.edge[None]
             columns.append(torch.cat([where, example[None], pairs[1:], source]))
@@ -215,8 +211,7 @@ def _excluded(seeds: Sequence[Seeds], disjoint: bool) -> Tensor | None:
 
 
 def internal_seeds(number: int, seeds: Seeds, internal: Tensor, part: Part) -> Seeds:
-    """Returns the seeds of a minibatch by internal id. The ends of excluded pairs are found among
-    the seeds."""
+    """Returns a minibatch's seeds by internal id. Excluded pairs' ends are found among them."""
     what, book = f"seeds of minibatch {number}", part.book
     internal = internal.contiguous() if isinstance(internal, Tensor) else internal
     ops.check_vector(what, internal, (torch.int64,))

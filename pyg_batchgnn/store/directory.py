@@ -27,9 +27,8 @@ def internal_ids(part: Part, comm: Communicator, original: Tensor, node_type: in
 
 
 def internal_ids_by_type(part: Part, comm: Communicator, original: Mapping[int, Tensor]) -> dict[int, Tensor]:
-    """Looks up internal ids of original ids [n] int64, by the number of the node type; ranks may
-    give different types. Collective, two rounds for all. Raises IndexError if an id is not in the
-    graph."""
+    """Looks up internal ids of original ids [n] int64, by number of the node type, which may differ
+    between ranks. Collective, two rounds for all. Raises IndexError if one is not there."""
     found = SlicedTables(comm, directory_tables(part)).find(list(original.items()), LOOKUP)
     return dict(zip(original, found, strict=True))
 

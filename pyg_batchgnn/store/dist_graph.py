@@ -91,15 +91,13 @@ class DistGraphStore(GraphStore):
         return self.part.num_edges
 
     def internal_ids(self, original: Tensor, node_type: int = 0) -> Tensor:
-        """Returns the internal ids of [n] int64 original ids of a node type, given by number.
-        Collective without ``topology``."""
+        """Returns internal ids of original ids [n] int64. Collective without ``topology``."""
         if self.topology is not None:
             return self.topology.internal[node_type][original].to(torch.int64)
         return internal_ids(self.part, self.comm, original, node_type=node_type)
 
     def internal_ids_by_type(self, original: Mapping[int, Tensor]) -> dict[int, Tensor]:
-        """Returns the internal ids of original ids [n] int64, by number of the node type.
-        Collective, two rounds."""
+        """Returns internal ids of original ids [n] int64, by type number. Collective, 2 rounds."""
         return internal_ids_by_type(self.part, self.comm, original)
 
     def get_all_edge_attrs(self) -> list[EdgeAttr]:

@@ -26,8 +26,7 @@ class TypedGraph:
 
     schema: Schema  # the node types and the relations
     num_nodes: tuple[int, ...]  # the number of nodes of each type
-    # The in-edges of each relation. Row i belongs to node i of the target type; ``indices`` are ids
-    # within the source type.
+    # The in-edges of each relation, a row per target node; ``indices`` are ids in the source type.
     relations: tuple[InEdges, ...]
 
     def __post_init__(self) -> None:
@@ -98,8 +97,7 @@ class TypedGraph:
 
     @classmethod
     def of_dataset(cls, dataset: Dataset) -> TypedGraph:
-        """Returns the graph of a data set. Edges that are by destination are used where they lie.
-        Edge lists are sorted."""
+        """Returns a data set's graph: edges by destination as they lie, edge lists sorted."""
         counts = {nodes.name: nodes.num_nodes for nodes in dataset.node_sets}
         relations = [
             ops.build_csc(edges.edge_index, counts[edges.relation[2]], counts[edges.relation[0]])

@@ -23,8 +23,7 @@ class HybridTopology:
     """The edges of a whole graph. The ranks of a host share one copy."""
 
     graph: TypedGraph  # by original ids, with input edge ids
-    # For each node type, [N_t] ``book.id_dtype``, the internal id of each node, by which its
-    # attributes are found.
+    # For each node type, [N_t] ``book.id_dtype``, the internal ids, by which attributes are found.
     internal: tuple[Tensor, ...]
 
 
@@ -122,15 +121,13 @@ class TopologyWriter:
         self._original = torch.empty(book.num_nodes, dtype=book.id_dtype)
         #: [parts, types], how many nodes of the type the parts before have.
         self._before = book.sizes.cumsum(0) - book.sizes
-        #: By relation, [N_t + 1] int64, where the in-edges of each target begin, in order of
-        #: internal ids.
+        #: By relation, [N_t + 1] int64, where targets' in-edges begin, by internal id.
         self._starts = [
             torch.zeros(book.num_nodes_of(target) + 1, dtype=torch.int64) for target in schema.target_types
         ]
 
     def nodes(self, part: int, first: int, columns: Tensor) -> None:
-        """Writes nodes. ``columns``: [n, 1 + w], original ids, and the numbers of in-edges of each
-        relation into the node's type."""
+        """Writes nodes. ``columns``: [n, 1 + w], original ids, then in-degrees by relation."""
         self._original[first : first + len(columns)] = columns[:, 0]
         for node_type, relations in enumerate(self._schema.relations_into):
             own = self._book.nodes_of(part, node_type)

@@ -31,8 +31,7 @@ class NodeOrder:
 
     @classmethod
     def of(cls, part: Part, comm: Communicator, node_type: int, time: Tensor) -> NodeOrder:
-        """Sorts the nodes of a type by their times [n] int64, by row. Collective; counts as
-        `MessageKind.PARTITION`."""
+        """Sorts a type's nodes by time [n] int64. Collective; counts as `MessageKind.PARTITION`."""
         own = part.nodes_of(node_type)
         keys = torch.stack([time, part.original_ids(node_type)], dim=1)
         rows = torch.cat([keys, torch.arange(own.start, own.stop).unsqueeze(1)], dim=1)

@@ -69,9 +69,8 @@ class PartTimes:
         )
 
     def of_inputs(self, nodes: Mapping[Group, Tensor]) -> SeedTimes:
-        """Returns the own times of nodes that all ranks name by original ids [n] int64, whoever
-        owns them. Raises ValueError if nodes of a type have no time, AgreementError if another rank
-        names others."""
+        """Returns the own times of nodes that all ranks name by original ids [n] int64. Raises
+        ValueError if a type has no time, AgreementError if another rank names others."""
         for group in nodes:
             self.own.check_seeds(group)
         node = {group: ids.unique() for group, ids in nodes.items()}
@@ -143,9 +142,8 @@ def _gathered(store: DistFeatureStore, times: Times, group: Group, node: Tensor)
 def own_sums(
     store: DistFeatureStore, name: str, orders: Sequence[TimeOrder | None]
 ) -> tuple[WeightSums | None, ...]:
-    """Returns the sums of the weights of a rank's own in-edges by relation, in its time order if
-    there is one; None without weights. Collective; nothing is fetched. ValueError on all ranks if
-    on one."""
+    """Returns the sums of the weights of own in-edges by relation, in time order if there is one;
+    None without weights. Collective; nothing is fetched. ValueError on all ranks if on one."""
     part, found = store.part, own_attribute(store, name)
     check_has_edges(name, found)
 
@@ -171,8 +169,7 @@ class OwnRows:
 
 
 class OwnRowFinder:
-    """Finds a rank's own nodes by original id, without an exchange. The nodes of a type are sorted
-    at most once."""
+    """Finds own nodes by original id, without an exchange; sorts a type's nodes at most once."""
 
     def __init__(self, part: Part) -> None:
         self._part = part
@@ -217,14 +214,12 @@ T = TypeVar("T")
 
 
 def own_attribute(store: DistFeatureStore, name: str) -> dict[Group, Tensor]:
-    """Returns a rank's own rows of an attribute, by group that has it, in the order of the part and
-    of its in-edges."""
+    """Returns own rows of an attribute by group, in the order of the part and of its in-edges."""
     return {group: tables[name] for group, tables in store.own.attributes.items() if name in tables}
 
 
 def on_all_ranks(comm: Communicator, work: Callable[[], T]) -> T:
-    """Does work that may find wrong values. Collective. Raises ValueError on all ranks if on one,
-    with the text of the first."""
+    """Does work that may raise ValueError; all ranks raise the text of the first. Collective."""
 
     def error(problems: Mapping[int, str]) -> ValueError:
         rank, text = next(iter(problems.items()))

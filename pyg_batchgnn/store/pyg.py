@@ -368,8 +368,7 @@ def _tensor(value: Any) -> Tensor:
 
 
 def group_of(attr: TensorAttr, schema: Schema = HOMOGENEOUS) -> Group:
-    """Returns the group of an attribute as PyG names it. In a homogeneous graph a relation means
-    edges, and anything else nodes."""
+    """Returns an attribute's group. In a homogeneous graph a relation means edges, others nodes."""
     if not schema.has_names:
         return EDGES if isinstance(attr.group_name, tuple) else NODES
     kind = RowKind.EDGE if isinstance(attr.group_name, tuple) else RowKind.NODE
@@ -377,9 +376,8 @@ def group_of(attr: TensorAttr, schema: Schema = HOMOGENEOUS) -> Group:
 
 
 class AttributeGroups:
-    """Finds the group of each attribute of a feature store. A store without types may hold
-    attributes of edges under the name of the nodes. The number of rows tells them apart, as in a
-    ``Data``."""
+    """Finds the group of each attribute of a feature store. One without types may hold attributes
+    of edges under the name of the nodes: the number of rows tells them apart, as in a ``Data``."""
 
     def __init__(self, features: FeatureStore, graph: TypedGraph) -> None:
         self._features, self._graph = features, graph

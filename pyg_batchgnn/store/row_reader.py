@@ -36,9 +36,8 @@ _Requests = list[RowRequest]
 
 class RowReader:
     """Reads attributes of nodes and edges, the same on all ranks. A message has the ids of one
-    group after the other. With several groups of nodes or of edges, a request begins with the
-    number of rows of each group. ``shards``: those that can be read here, by rank; this rank's own
-    among them."""
+    group after the other. With several groups, a request begins with each one's row count.
+    ``shards``: those that can be read here, by rank, with this rank's own."""
 
     def __init__(
         self,
@@ -72,8 +71,7 @@ class RowReader:
         self, wanted: Mapping[Group, RowRequest], header: Header, room: Mapping[Group, int] | None = None
     ) -> Rows:
         """Reads rows, by group and in ascending order of ``node``. Collective, two rounds.
-        ``room``: by group, the number of rows that a block has behind the requested ones, for the
-        caller to fill."""
+        ``room``: by group, rows of a block behind the requested ones, for the caller to fill."""
         by_group = [
             wanted.get(group, nothing).split(self.book, self._types[group])
             for group, nothing in zip(self._groups, self._nothing, strict=True)

@@ -40,9 +40,8 @@ class FileRows:
         return cls(ops.rows_like(like, table.map()), DiskReader(table))
 
     def put(self, out: Tensor, index: Tensor) -> None:
-        """Reads the rows ``index`` [n], in any order, to ``out`` [n, ...], or to its bytes [n,
-        bytes], which may have gaps between rows. Raises an OSError that names the byte if the file
-        cannot be read."""
+        """Reads the rows ``index`` [n], in any order, to ``out`` [n, ...], or its bytes, which may
+        have gaps between rows. Raises an OSError naming the byte if the file cannot be read."""
         table = self.reader.table
         row, place = index.to(torch.int64), None
         if not ops.is_ascending(row):
@@ -121,8 +120,7 @@ class LocalShard:
 
     def on_disk(self, budget: int) -> LocalShard:
         """Returns the shard with tables left in their files, so that the others fit a budget in
-        bytes. Only tables that are mapped from files can be left there, and the smallest are
-        held."""
+        bytes. Only mapped tables can be left, and the smallest are held."""
         every = [table for tables in self.attributes.values() for table in tables.values()]
         mapped = [
             (table, place)
@@ -174,8 +172,7 @@ def shard_of(part: Part, floats: torch.dtype | None) -> LocalShard:
 
 
 def share_shard(own: LocalShard, comm: Communicator) -> dict[int, LocalShard]:
-    """Copies a rank's shard to memory that its host shares. Collective. Returns the shards of this
-    host's ranks, by rank."""
+    """Copies a shard to memory of the host. Returns the shards of its ranks by rank. Collective."""
     if len(set(comm.hosts)) == comm.size:
         return {comm.rank: own}  # nobody has anybody to share with
     alone = len(comm.ranks_of_host) == 1
@@ -241,8 +238,7 @@ class EdgeIndex:
     edge_ids: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
 
     def find(self, request: RowRequest) -> Tensor:
-        """Finds edges by bisection among the in-edges of their destinations. Raises IndexError if
-        one is not there."""
+        """Bisects the in-edges of destinations for edges. Raises IndexError if one is not there."""
         assert request.edge is not None
         row, edge = request.node.long(), request.edge.long()
         low, high = self.indptr[row], self.indptr[row + 1]

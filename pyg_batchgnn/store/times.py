@@ -38,8 +38,7 @@ class Times:
 
     name: str  # the attribute's name
     level: TimeLevel  # which rows have a time
-    # [rows] int64, for each node type or relation that has the attribute. Edges are by input edge
-    # id.
+    # [rows] int64, for each node type or relation that has it; of edges by input edge id.
     by_group: Mapping[Group, Tensor]
 
     @classmethod
@@ -56,8 +55,7 @@ class Times:
         return cls(name, levels.pop() if len(levels) == 1 else TimeLevel.BOTH, checked)
 
     def of_seeds(self, group: Group, node: Tensor) -> Tensor:
-        """Returns the seeds' own times, [S] int64. Raises ValueError if nodes of this type have
-        none."""
+        """Returns the seeds' own times, [S] int64. Raises ValueError if their type has none."""
         self.check_seeds(group)
         return self.by_group[group][node]
 
@@ -157,9 +155,8 @@ NEVER = torch.iinfo(torch.int64).max
 
 def first_times(times: Times, graph: TypedGraph) -> Mapping[Group, Tensor]:
     """Returns the time from which each node exists, [N_t] int64 for each node type that has times.
-    Nodes with times exist from theirs. If edges have times, another node exists from the earliest
-    time of any timed edge at it, in either direction and under any relation. Nodes without a timed
-    edge exist always."""
+    Nodes with times exist from theirs. If edges have times, others exist from the earliest time of
+    any timed edge at them, in either direction and any relation, or without one always."""
     if times.level is TimeLevel.NODE:
         return times.by_group
     schema = graph.schema
@@ -207,8 +204,7 @@ def check_has_edges(name: str, found: Collection[Group]) -> None:
 
 
 def checked_weight(name: str, group: Group, weight: Tensor, rows: int) -> Tensor:
-    """Returns the weights of a relation's edges, [rows] floating-point numbers, finite and not
-    negative."""
+    """Returns a relation's weights, [rows] floating-point numbers, finite and not negative."""
     _check_tensor("weights", name, group, weight)
     if not weight.dtype.is_floating_point:
         raise TypeError(

@@ -236,8 +236,7 @@ class GraphDescription:
 
     @classmethod
     def from_dict(cls, spec: Mapping[str, Any], folder: str | Path, file: str = FILE) -> GraphDescription:
-        """Makes a description of the contents of a `graph.toml`. Raises DatasetError as `read`
-        does."""
+        """Makes a description of a `graph.toml`'s contents. Raises DatasetError as `read` does."""
         top = _Section(file, "")
         top.check_keys(spec, ("nodes", "edges", "options"))
         nodes, edges = (top.table(spec.get(key, {}), key) for key in ("nodes", "edges"))

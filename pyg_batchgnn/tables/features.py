@@ -40,7 +40,6 @@ from pyg_batchgnn.tables.values import (
 _ONE_HOT, _IDS = 64, 1_000_000
 #: The most training rows that quantiles are taken from; they are spread evenly.
 _SAMPLE = 1_000_000
-_QUANTILES = 1_000
 
 
 class Encoder:
@@ -151,7 +150,7 @@ class _Quantile(_Number):
 
     def state(self) -> dict[str, Any]:
         sample = np.concatenate(self.sample) if self.sample else np.zeros(0)
-        steps = min(len(sample), _QUANTILES + 1)
+        steps = min(len(sample), 1_000 + 1)  # the ends of quantiles
         cuts = np.quantile(sample, np.linspace(0, 1, steps)) if steps else np.zeros(0)
         return {"mean": 0.5, "deviation": 12**-0.5, "has_missing": self.has_missing, "cuts": cuts.tolist()}
 
@@ -354,10 +353,6 @@ def encoder_of(
     return _ENCODERS[spec.encoder](where, spec, rows, learned)
 
 
-#: Names of arrays that ids may not have.
-_TAKEN = (FEATURES, LABELS, EDGE_FEATURES, "time")
-
-
 @dataclass(frozen=True, eq=False)
 class FeaturesOfRows:
     """The features of one table."""
@@ -377,7 +372,7 @@ class FeaturesOfRows:
             encoder = self._encoder(column)
             nothing = need("pyarrow").array([], self.table.schema.field(column).type)
             encoder.parse(nothing)  # an error where the type does not fit
-            if spec.encoder == "ids" and column in _TAKEN:
+            if spec.encoder == "ids" and column in (FEATURES, LABELS, EDGE_FEATURES, "time"):
                 raise DatasetError(
                     f"{self.table.where}: features.{column}: ids become an attribute of the column's name, "
                     f"which is taken; rename the column"

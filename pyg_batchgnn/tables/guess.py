@@ -39,7 +39,6 @@ from pyg_batchgnn.tables.values import is_number, is_text, is_uuid, is_vector
 _ENDINGS = (".parquet", ".csv", ".tsv")
 _LABELS = ("label", "y", "target", "class", "fraud", "is_fraud", "churn", "churned", "outcome")
 _TIMES = ("time", "timestamp", "ts", "at", "date", "day", "when", "created", "datetime")
-_ENDS = ("src", "dst", "source", "target", "from", "to")
 #: A column is a foreign key if this share of its values are keys of the other table.
 _SHARE = 0.9
 #: Distinct values that are held against a key; categories that get a column of their own.
@@ -98,7 +97,10 @@ class _Guess:
 
     @property
     def type(self) -> str:
-        return _singular(self.name)
+        name = self.name
+        if name.endswith("ies") and len(name) > 6:
+            return f"{name[:-3]}y"
+        return name[:-1] if name.endswith("s") and not name.endswith("ss") and len(name) > 2 else name
 
 
 def draft(folder: str | Path, place: str | Path | None = None) -> str:
@@ -162,12 +164,6 @@ def _delimiter(file: Path) -> str:
     with open_file(str(file)) as stream:
         line = stream.readline()
     return max(",;\t|", key=lambda one: line.count(one.encode()))
-
-
-def _singular(name: str) -> str:
-    if name.endswith("ies") and len(name) > 6:
-        return f"{name[:-3]}y"
-    return name[:-1] if name.endswith("s") and not name.endswith("ss") and len(name) > 2 else name
 
 
 def _look(engine: Engine, folder: Path, work: Path, name: str, files: tuple[str, ...]) -> _Guess:
@@ -282,7 +278,7 @@ def _find_foreign_keys(engine: Engine, guesses: list[_Guess]) -> None:
             ranked = sorted(keyed, key=lambda other, name=name: -_likeness(name, other))  # type: ignore[misc]
             for other in ranked:
                 likely = _likeness(name, other) > 0
-                only = len(keyed) == 1 and name.lower() in _ENDS
+                only = len(keyed) == 1 and name.lower() in ("src", "dst", "source", "target", "from", "to")
                 if facts.kind == "number" and not is_number(guess.raw.schema.field(name).type):
                     continue
                 if (likely or only or (facts.kind == "text" and facts.distinct > 20)) and _are_keys(
@@ -455,8 +451,7 @@ def _split(engine: Engine, guess: _Guess) -> TableSplit:
 
 
 def write_draft(folder: str | Path, out: Path | None = None) -> Path:
-    """Writes a draft to `graph.toml` in the folder of the tables, or to another file. Raises
-    DatasetError if that exists."""
+    """Writes a draft to `graph.toml` or another file. Raises DatasetError if that exists."""
     file = Path(folder).expanduser() / FILE if out is None else out
     if file.exists():
         raise DatasetError(f"{file}: exists already; remove it, or give another file with --out")

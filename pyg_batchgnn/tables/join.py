@@ -153,8 +153,7 @@ def repeated(engine: Engine, table: RawTable, key: Sequence[str]) -> tuple[np.nd
 def distinct_keys(
     engine: Engine, columns: Sequence[tuple[RawTable, Sequence[str]]], names: Sequence[str], path: Path
 ) -> int:
-    """Writes the distinct keys of some columns of tables to a key file, in ascending order, under
-    ``names``. Returns their number."""
+    """Writes columns' distinct keys, ascending, to a key file under ``names``; returns how many."""
     pa = need("pyarrow")
     casts, kinds, of_columns = [], [], []
     for at in range(len(names)):
@@ -186,8 +185,7 @@ def distinct_keys(
 
 
 class IdFile:
-    """A mapped .npy file [rows, E] of ids, which any row can be written to. What was written goes
-    back to the system from time to time."""
+    """A mapped .npy file [rows, E] of ids, written at any row. Memory goes back now and then."""
 
     def __init__(self, path: Path, dtype: np.dtype | type, shape: tuple[int, ...]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)

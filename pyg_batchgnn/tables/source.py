@@ -29,8 +29,7 @@ _ROW = "file_row_number"
 
 
 def need(module: str) -> Any:
-    """Imports pyarrow or duckdb, or a module of theirs. Raises DatasetError if it is not
-    installed."""
+    """Imports pyarrow, duckdb or a module of theirs. Raises DatasetError if it is not installed."""
     import importlib
 
     try:
@@ -159,8 +158,7 @@ class RawTable:
     where: str  # its name in errors, such as [nodes.user]
     parts: tuple[TablePart, ...]  # the files in order
     schema: Any  # the columns and their Arrow types
-    #: rows of CSV files with a wrong number of columns: file, number of the record from 1 on, and
-    #: text
+    #: rows of CSV files with a wrong number of columns: file, number of the record from 1, text
     torn: tuple[tuple[str, int, str], ...] = ()
 
     @cached_property
@@ -168,8 +166,7 @@ class RawTable:
         return sum(part.rows for part in self.parts)
 
     def type_of(self, column: str, key: str) -> Any:
-        """Returns the Arrow type of a column. Raises DatasetError if the table has no such column;
-        ``key`` of the description names it."""
+        """Returns a column's Arrow type. Raises DatasetError, naming ``key``, if there is none."""
         if column not in self.schema.names:
             raise DatasetError(
                 f"{self.where}: {key}: there is no column {column!r} in {self.parts[0].path}; it has "

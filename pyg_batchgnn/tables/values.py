@@ -84,8 +84,7 @@ def to_numbers(array: Any, where: str, most: float = MOST) -> Parsed:
 
 
 def to_booleans(array: Any, where: str) -> Parsed:
-    """Returns booleans as bool. The numbers 0 and 1 and the usual words serve too. Raises
-    DatasetError as `to_numbers`."""
+    """Returns booleans, 0 and 1, and usual words as bool. Raises DatasetError as `to_numbers`."""
     types = need("pyarrow").types
     array, kind = flat(array), array.type
     missing = missing_in(array)
@@ -132,8 +131,7 @@ def natural_unit(kind: Any, spec: TimeColumn) -> str | None:
 
 
 def common_unit(units: dict[str, str | None]) -> str | None:
-    """Returns the finest of the units of some columns. Raises DatasetError if some are plain
-    integers, and others are not."""
+    """Returns the finest unit of columns. Raises DatasetError if only some are plain integers."""
     plain = [name for name, unit in units.items() if unit is None]
     dated = {name: unit for name, unit in units.items() if unit is not None}
     if plain and dated:
@@ -239,8 +237,7 @@ def moment(value: Moment, spec: TimeColumn, unit: str | None, where: str) -> int
 
 
 def calendar(values: np.ndarray) -> dict[str, np.ndarray]:
-    """Returns the cyclical parts of times in seconds (hour, weekday, day, month), each as a share
-    of its period."""
+    """Returns hour, weekday, day and month of times in seconds, each as a share of its period."""
     days = values.astype("datetime64[s]").astype("datetime64[D]")
     months = days.astype("datetime64[M]")
     length = ((months + 1).astype("datetime64[D]") - months.astype("datetime64[D]")).astype(np.int64)
@@ -253,9 +250,8 @@ def calendar(values: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def as_texts(array: Any, where: str) -> Any:
-    """Returns a column as texts: what an export of the table to CSV would hold. Booleans are true
-    and false, times ISO 8601, bytes hexadecimal. Raises DatasetError if the column is of lists,
-    maps or structs."""
+    """Returns a column as texts, as an export of the table to CSV: booleans are true and false,
+    times ISO 8601, bytes hexadecimal. Raises DatasetError for lists, maps or structs."""
     pa, types = need("pyarrow"), need("pyarrow").types
     array = flat(array)
     if is_uuid(array.type):

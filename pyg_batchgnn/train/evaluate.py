@@ -71,8 +71,7 @@ class MeasuredNodes:
         return len(self.nodes)
 
     def compute(self) -> tuple[SortedNodes, EmbeddedNodes, EmbeddedNodes] | None:
-        """Computes all nodes of the graph, which other splits can share; None where minibatches are
-        sampled; collective."""
+        """Computes all nodes for all splits; None where minibatches are sampled; collective."""
         if self.loader is not None:
             return None
         assert isinstance(self.network, NativeNetwork), "edges are computed from minibatches"

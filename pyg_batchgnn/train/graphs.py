@@ -296,8 +296,7 @@ def _held(features: DistFeatureStore) -> int:
 
 
 def _training_part(part: Part, read: TrainingData, config: TrainConfig) -> Part:
-    """Returns the part with features in the type of the run, and with labels of the predicted nodes
-    alone."""
+    """Returns the part with features in the run's type, and labels of the predicted nodes alone."""
     budget = config.sampling.memory_budget
     found = dict(part.attributes)
     for group in (*part.schema.node_groups, *part.schema.edge_groups):

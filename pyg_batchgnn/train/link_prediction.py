@@ -36,8 +36,7 @@ from pyg_batchgnn.train.times import first_times_of
 
 
 def read_pairs(path: Path, links: PredictedLinks, keys: DatasetKeys) -> Tensor:
-    """Returns [P, 2] int64, the pairs of source and target in a .npy file, or in a Parquet or CSV
-    file of their keys."""
+    """Returns [P, 2] int64, pairs of source and target in .npy, or of keys in Parquet or CSV."""
     if path.suffix in KEY_FILES:
         return torch.from_numpy(keys.read_pairs(path, links))
     pairs = read_integers(path, "integers, pairs of ids [P, 2]", 2)
@@ -59,8 +58,7 @@ _LOW = (1 << 32) - 1
 
 
 class BestPartners:
-    """The best partners so far of each node of a list. Of equal scores, those of lower ids come
-    first."""
+    """The best partners so far of each node of a list; of equal scores, the lowest ids."""
 
     def __init__(self, num_nodes: int, top: int) -> None:
         self.scores = torch.full((num_nodes, top), -math.inf)

@@ -146,8 +146,7 @@ class NativeNetwork:
             return {self.node_type: self.model.outputs(batch, edge_attr=edge_attr)}
 
     def infer_by_type(self, nodes: OwnedNodes, node_types: Collection[str]) -> dict[str, ModelOutput]:
-        """Returns the outputs of this rank's nodes of some types, each from all its neighbours;
-        collective."""
+        """Returns outputs of this rank's nodes of some types, from all neighbours; collective."""
         with self._autocast():
             return {name: self.model.infer(nodes, self._edge_values) for name in node_types}
 

@@ -60,8 +60,7 @@ def node_ids(nodes: str, predicted: PredictedNodes, keys: DatasetKeys) -> Tensor
 
 
 def read_nodes(path: Path, keys: DatasetKeys, node_type: str) -> Tensor:
-    """Returns [n] int64, the nodes of a type in a .npy file, or in a Parquet or CSV file of their
-    keys."""
+    """Returns [n] int64, the nodes of a type in .npy, or by their keys in Parquet or CSV."""
     if path.suffix in KEY_FILES:
         return torch.from_numpy(keys.read_nodes(path, node_type))
     ids = read_integers(path, "a one-dimensional array of integers, the node ids", 1)
@@ -185,9 +184,6 @@ def refuse_existing(out: Path) -> None:
         raise TrainError(f"{out} exists; give a new folder with --out")
 
 
-_FORMAT_VERSION = 1
-
-
 @dataclass(frozen=True)
 class PredictRequest:
     """A request for predictions.
@@ -229,7 +225,7 @@ def write_meta(
     folder: Path, run: RestoredRun, request: RestoreRequest, arrays: Sequence[PredictionArrays], **about: Any
 ) -> None:
     known = {
-        "format": _FORMAT_VERSION,
+        "format": 1,
         "run": str(request.run.resolve()),
         "epoch": run.epoch,
         "dataset": {"name": run.dataset.name, **run.checkpoint.dataset},
@@ -392,8 +388,7 @@ def _embedded(run: RestoredRun, types: Sequence[str], at: int | None) -> dict[st
 
 
 def moment_of(run: RestoredRun, at: str | None, keys: DatasetKeys) -> int | None:
-    """Returns the time that embeddings, scores of pairs or partners hold for; None in a run that
-    does not look at times."""
+    """Returns the time that predictions hold for; None in a run that does not look at times."""
     name = run.config.sampling.time_attr
     if name is None:
         if at is not None:

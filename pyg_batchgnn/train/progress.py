@@ -40,8 +40,7 @@ class Phase(str, Enum):
 
 
 class PhaseClock(dict[Phase, float]):
-    """The wall seconds of each phase, added up. ``seconds``: those to begin with, by the phases'
-    names."""
+    """The wall seconds of each phase, added up. ``seconds``: those to begin with, by name."""
 
     def __init__(self, seconds: Mapping[str, float] | None = None) -> None:
         super().__init__(dict.fromkeys(Phase, 0.0))
@@ -127,8 +126,7 @@ class RunProgress:
 
 
 def spread_over_ranks(clock: PhaseClock, ranks: Ranks) -> tuple[dict[str, float], dict[str, list[float]]]:
-    """Returns the seconds of each phase, the mean over ranks, and their range, which is empty with
-    one rank; collective."""
+    """Returns each phase's mean seconds over ranks, and their range if several; collective."""
     seconds = clock.to_dict()
     table = ranks.table(list(seconds.values()))
     mean = dict(zip(seconds, table.mean(dim=0).tolist(), strict=True))

@@ -90,8 +90,7 @@ class Ranks(contextlib.ExitStack):
 
     @contextlib.contextmanager
     def any_error(self) -> Iterator[None]:
-        """Lets the first rank report a `TrainError` that the block raises on any rank;
-        collective."""
+        """Lets the first rank report a `TrainError` of any rank in the block; collective."""
         error = None
         try:
             yield

@@ -284,8 +284,6 @@ def _evaluation(config: TrainConfig) -> str:
     return f"evaluation fanout {shown(config.test_fanout)}"
 
 
-#: With more epochs than this, curves have no markers.
-_MARKED = 60
 #: The horizontal axes: their labels, and their values of a record.
 _AXES: dict[str, Callable[[EpochRecord], float]] = {
     "epoch": lambda record: record.epoch,
@@ -331,7 +329,7 @@ def plot_phases(phases: Mapping[str, float], title: str, path: Path) -> None:
 def _plot_curves(
     axes: Axes, records: Sequence[EpochRecord], name: str, abscissa: str, best_epoch: int
 ) -> None:
-    marker = "o" if len(records) <= _MARKED else None
+    marker = "o" if len(records) <= 60 else None  # with more, curves have no markers
     sources = (
         ("training minibatches", "tab:blue", [(record, record.train) for record in records]),
         ("validation", "tab:orange", [(r, r.val) for r in records if r.val is not None]),

@@ -78,8 +78,7 @@ class RunFolder:
                 path.unlink(missing_ok=True)
 
     def save_rows(self, embedding: Embedding, name: str, ranks: Ranks) -> None:
-        """Writes learned rows and the state of their optimizer; collective. Raises `DatasetError`
-        if a rank cannot."""
+        """Writes learned rows and optimizer state; collective. Raises `DatasetError` if unable."""
 
         def make_room() -> None:
             self.rows.mkdir(exist_ok=True)

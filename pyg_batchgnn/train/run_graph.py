@@ -126,8 +126,7 @@ def pieces_of_ranks(own: EmbeddedNodes, comm: Communicator, size: int) -> Iterat
 
 @dataclass(frozen=True, eq=False)
 class SampledRows:
-    """Rows that each rank computed from sampled neighbours, for some nodes, whoever owns them. The
-    methods are as those of `RowsHere`."""
+    """Rows of some nodes that any rank computed from samples, with the methods of `RowsHere`."""
 
     rows: Mapping[str, EmbeddedNodes]  # the rows that this rank computed, by node type
     offered: Tensor  # [m] int64, the nodes that `pieces` yields, where a rank has their rows
@@ -307,8 +306,7 @@ class RunGraph(ABC):
 
     @abstractmethod
     def embedded(self, nodes: AllNodes, rows: Mapping[str, Tensor]) -> EmbeddedRows:
-        """Returns rows that were computed for the nodes of `all_nodes`, by node type, for reading
-        by original id; collective."""
+        """Returns the computed rows of `all_nodes`, by type, to read by original id; collective."""
 
     @abstractmethod
     def _whole_data(self) -> Any:

@@ -67,8 +67,7 @@ class Tally(ABC):
 
 
 class NodeTask(Task):
-    """A prediction for each node, or for each edge. The labels of its minibatches are rows of the
-    labels "y"."""
+    """A prediction for each node or edge; the labels of minibatches are rows of the labels "y"."""
 
     unit = "nodes"
 

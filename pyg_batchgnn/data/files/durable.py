@@ -96,8 +96,7 @@ def sync_folder(path: Path) -> None:
 
 
 def sync_tree(folder: Path) -> None:
-    """Waits until a folder's contents are on disk. Raises `DatasetError` if they cannot be
-    written."""
+    """Waits until a folder's contents are on disk. Raises `DatasetError` if writing fails."""
     for path in folder.rglob("*"):
         if path.is_dir():
             sync_folder(path)

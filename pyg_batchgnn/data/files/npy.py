@@ -20,8 +20,7 @@ from torch import Tensor
 from pyg_batchgnn.data.errors import DatasetError, broken, missing
 from pyg_batchgnn.data.files.durable import check_sha256, file_sha256, write_bytes, writing
 
-# Python names this flag from 3.13 on. Without it Linux refuses to map privately a file larger than
-# memory.
+# Named by Python from 3.13 on. Without it Linux maps no file privately that exceeds memory.
 _MAP_NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
 
 
@@ -94,8 +93,7 @@ def check_size(path: Path, array: str, header: NpyHeader) -> None:
 
 
 def open_npy(path: Path, array: str) -> np.ndarray:
-    """Maps a .npy file, copy on write. An array in Fortran order or with foreign byte order is
-    copied into memory in C order instead."""
+    """Maps a .npy file, copy on write; copies Fortran order or foreign bytes to C order."""
     if not path.is_file():
         raise missing(path, array, "write it or correct the folder")
     with path.open("rb") as stream:
@@ -115,8 +113,7 @@ def open_npy(path: Path, array: str) -> np.ndarray:
 
 
 def as_tensor(values: np.ndarray, file: str | Path, array: str) -> Tensor:
-    """Returns a tensor that shares an array's memory. Raises `DatasetError` if torch lacks its
-    type."""
+    """Returns a tensor on an array's memory. Raises `DatasetError` if torch lacks its type."""
     try:
         return torch.from_numpy(values)
     except TypeError as error:
@@ -124,7 +121,6 @@ def as_tensor(values: np.ndarray, file: str | Path, array: str) -> Tensor:
 
 
 _HEADER_BYTES = 256  # magic, length and text; room for any shape, so that it can be rewritten in place
-_COPY_BYTES = 1 << 20
 
 
 def npy_header(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
@@ -226,7 +222,7 @@ class EdgeAppender:
         with writing(self._path), self._sources, self._destinations:
             if error is None:
                 self._destinations.seek(0)
-                while piece := self._destinations.read(_COPY_BYTES):
+                while piece := self._destinations.read(1 << 20):
                     self._sources.write(piece)
                 self._sources.seek(0)
                 self._sources.write(npy_header(self.dtype, (2, self.edges)))
@@ -248,8 +244,7 @@ _STORED_AS = {torch.bfloat16: torch.int16, **dict.fromkeys(_FLOAT8, torch.int8)}
 class ArrayPromise:
     """The promise of META.json about one file."""
 
-    #: the name of torch's type. Types that NumPy lacks, such as bfloat16, are stored as integers of
-    #: their width.
+    #: the name of torch's type; those that NumPy lacks (bfloat16) are stored as integers as wide
     dtype: str
     shape: tuple[int, ...]
     sha256: str  # the checksum of the whole file, 64 hexadecimal digits

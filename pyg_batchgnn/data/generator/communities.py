@@ -25,9 +25,6 @@ from pyg_batchgnn.data.generator.spec import GeneratorSpec, RandomStream
 from pyg_batchgnn.data.meta import attribute_array, edge_array, split_array
 from pyg_batchgnn.types import EDGES, FEATURES, LABELS, NODES
 
-_NODES_PER_GROUP = 2048
-_NODES_PER_LEAF = 96
-
 
 @dataclass(frozen=True)
 class Communities:
@@ -46,11 +43,10 @@ class Communities:
 
 
 def make_communities(spec: GeneratorSpec) -> Communities:
-    """Draws communities of about 2,048 nodes per group and 96 per leaf, with lognormal sizes. They
-    take N / 10 bytes of memory."""
+    """Draws communities of lognormal size, about 2,048 nodes a group, 96 a leaf; N / 10 bytes."""
     random = spec.random(RandomStream.COMMUNITIES)
-    groups = max(spec.classes, spec.nodes // _NODES_PER_GROUP)
-    leaves = max(groups, spec.nodes // _NODES_PER_LEAF)
+    groups = max(spec.classes, spec.nodes // 2048)
+    leaves = max(groups, spec.nodes // 96)
     leaf_start = _starts(random, leaves, spec.nodes)
     group_start = leaf_start[_starts(random, groups, leaves)]
     popularity = 1.0 / np.sqrt(1.0 + np.arange(spec.classes))
@@ -229,8 +225,7 @@ def _sorted_in_folder(
     pieces: Iterable[np.ndarray], folder: Path, num_nodes: int, piece_nodes: int, start_phase: StartPhase
 ) -> Iterator[np.ndarray]:
     """Yields the keys of all pieces, sorted, in arrays for ``piece_nodes`` sources each, or more
-    where there would be too many. Keys go to a file for each range of sources, and each file is
-    sorted alone."""
+    if those were too many. Keys go to a file per range of sources, which is sorted alone."""
     piece_nodes = max(piece_nodes, -(-num_nodes // _MOST_FILES))
     first_keys = np.arange(0, num_nodes, piece_nodes, dtype=np.uint64) << np.uint64(ID_BITS)
     paths = [folder / f"edges-{number:04d}.keys" for number in range(len(first_keys))]
@@ -255,9 +250,8 @@ def _sorted_in_folder(
 
 # Draws features, labels and splits of a generated graph, block by block.
 #
-# A node's features are its class's mean plus normal noise of variance 1 a column, too much noise
-# for one node's features to tell the class, while the mean over its neighbours, most of them of
-# its class, does.
+# A node's features are its class's mean plus normal noise of variance 1 a column: too much for one
+# node's features to tell the class, while the mean over its neighbours, mostly of its class, does.
 
 
 def class_means(spec: GeneratorSpec) -> np.ndarray:

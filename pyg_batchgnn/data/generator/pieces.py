@@ -11,8 +11,6 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-_BAR_NODES = 1_000_000
-
 #: What to call after each step of a phase.
 Advance = Callable[[], None]
 #: Starts a phase of a number of steps.
@@ -39,7 +37,7 @@ class ProgressBar(enum.Enum):
 @contextmanager
 def progress_bar(nodes: int, progress: ProgressBar) -> Iterator[StartPhase]:
     """Yields what starts a phase."""
-    wanted = nodes >= _BAR_NODES and sys.stderr.isatty()
+    wanted = nodes >= 1_000_000 and sys.stderr.isatty()
     if progress is ProgressBar.HIDE or (progress is ProgressBar.AUTO and not wanted):
         yield lambda _phase, _steps: lambda: None
         return

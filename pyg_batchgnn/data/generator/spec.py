@@ -53,8 +53,7 @@ class GraphSpec:
 
     @property
     def name(self: Any) -> str:
-        """The graph's name for `load_dataset`: the first two fields, and those that differ from the
-        defaults."""
+        """The name for `load_dataset`: the first two fields, and those that are not defaults."""
         default = type(self)()
         changes = [
             f"{field.name}={getattr(self, field.name)}"

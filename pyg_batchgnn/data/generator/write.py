@@ -36,9 +36,8 @@ _ATTRIBUTES = (FEATURES, LABELS, "time")
 
 
 def generate(spec: AnySpec) -> Dataset:
-    """Makes a graph in memory, of the same bytes as `generate_folder` writes. Edges of a
-    `GeneratorSpec` come in both directions, sorted by source and then destination, without self
-    loops or repeats."""
+    """Makes a graph in memory, of the bytes that `generate_folder` writes. `GeneratorSpec` edges go
+    both ways, sorted by source and then destination, without self loops or repeats."""
     pieces: dict[str, list[np.ndarray]] = {}
     types: dict[str, torch.dtype] = {}
     for piece in _pieces(spec, lambda _phase, _steps: lambda: None):

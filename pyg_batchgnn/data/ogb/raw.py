@@ -90,8 +90,7 @@ class NpzMember:
 
 @contextmanager
 def open_member(path: Path, array: str) -> Iterator[NpzMember]:
-    """Opens one array of a .npz archive; errors of reading it inside the `with` name file and array
-    too."""
+    """Opens an array of a .npz archive; errors of reading inside the `with` name file and array."""
     if not path.is_file():
         raise missing(path, array, _AGAIN)
     try:
@@ -129,8 +128,7 @@ _ALLOWED: list[Any] = [
 
 
 def read_split_file(path: Path) -> dict[str, np.ndarray]:
-    """Reads a dict of NumPy arrays by name that `torch.save` wrote. Whatever else it names is
-    refused."""
+    """Reads a dict of NumPy arrays by name that `torch.save` wrote; all else is refused."""
     name = path.stem
     if not path.is_file():
         raise missing(path, name, _AGAIN)

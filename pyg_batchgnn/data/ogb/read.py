@@ -102,9 +102,6 @@ def _make_room(target: Path) -> None:
     shutil.rmtree(target)
 
 
-_SILENCE_SECONDS = 60.0
-
-
 def download_ogb(table: OgbTable, root: Path) -> Path:
     """Downloads and unpacks a data set to `root`/`table.folder`; returns that folder. Of `ogb` only
     `download_url` and `extract_zip` are used: its data set classes, and `decide_download`, ask at
@@ -144,7 +141,7 @@ def _by_hand(table: OgbTable, place: Path) -> str:
 @contextmanager
 def _impatient_sockets() -> Iterator[None]:
     before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(_SILENCE_SECONDS)
+    socket.setdefaulttimeout(60.0)  # seconds of silence
     try:
         yield
     finally:

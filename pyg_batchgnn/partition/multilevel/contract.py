@@ -252,8 +252,6 @@ def _merge(rows: Tensor, own: range) -> ops.MergedLists:
 _HEAVY, _SHADES = 256, 256
 #: Classes are looked up for this many edges at a time.
 _EDGES = 1 << 16
-#: Free memory goes back to the system after this many pieces that were thinned.
-_OFTEN = 8
 
 
 class HeaviestEdges:
@@ -311,7 +309,7 @@ class HeaviestEdges:
             self._counts[:least] = 0
             for at, piece in enumerate(self._pieces):
                 self._pieces[at] = _from_class(piece, self._firsts[at], least)
-                if at % _OFTEN == 0:
+                if at % 8 == 0:  # free memory goes back to the system
                     release_memory()  # or the old pieces would stay beside the new ones
 
 

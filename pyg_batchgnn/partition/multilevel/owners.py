@@ -46,8 +46,7 @@ def balanced_owners(
 
 # Two levels: a graph is cut for the hosts first, then each host's share for its ranks.
 #
-# So few edges join hosts, where rows travel. Ranks of one host read each other's rows in shared
-# memory.
+# So few edges join hosts, where rows travel; ranks of one host share memory.
 
 
 #: The edges that are looked at together.
@@ -59,8 +58,7 @@ Cut = Callable[[RankGraph, Balance, int], Tensor]
 
 def cut_by_hosts(graph: RankGraph, balance: Balance, hosts: int, key: int, cut: Cut) -> Tensor:
     """Returns the parts of this rank's nodes, [n] int32. Collective. Hosts get equally many parts,
-    in order. A host may exceed the mean by half of what a part may, so that the cut inside it has
-    room as well."""
+    in order, and may exceed the mean by half of what a part may: the cut inside needs room."""
     if hosts == 1 or hosts == balance.parts:
         return cut(graph, balance, key)
     host = cut(graph, Balance.of(hosts, balance.total, balance.slack.sqrt()), fold_key(key, hosts))
@@ -98,8 +96,7 @@ def _graph_of(graph: RankGraph, own: Tensor) -> RankGraph:
 
 
 def _lists_among(lists: WeightedGraph, own: Tensor, number: Tensor) -> MergedLists:
-    """Returns the lists of the nodes ``own`` [n] bool, by each node's new ``number``, -1 for
-    none."""
+    """Returns the lists of the nodes ``own`` [n] bool, by their new ``number``, -1 for none."""
     degrees, ids, weights = list[Tensor](), list[Tensor](), list[Tensor]()
     marks = torch.arange(0, lists.num_edges + _EDGES, _EDGES)
     cuts = torch.searchsorted(lists.indptr, marks).clamp(max=lists.num_nodes).tolist()
@@ -124,7 +121,6 @@ def _lists_among(lists: WeightedGraph, own: Tensor, number: Tensor) -> MergedLis
 #: The entries of METIS's array of options. What each is for differs between releases, so all keep
 #: their defaults, the seed among them.
 _OPTIONS = 40
-_OK = 1
 
 
 def cut_by_metis(graph: RankGraph, balance: Balance, key: int) -> Tensor:  # noqa: ARG001
@@ -187,7 +183,7 @@ class _Library:
             *(_pointer(self._number(parts)), None, _pointer(allowed), None),
             *(_pointer(cut), _pointer(part)),
         )
-        if code != _OK:
+        if code != 1:  # METIS_OK
             raise RuntimeError(f"METIS_PartGraphKway failed with code {code} on {graph.num_nodes} nodes")
         return torch.from_numpy(part.astype(np.int32, copy=False))
 

@@ -142,8 +142,7 @@ def _edge_weight(merged: MergedLists, uniform: Sequence[int]) -> Tensor | None:
 
 
 def gather_graph(graph: RankGraph, on: range) -> WeightedGraph:
-    """Gathers the whole graph on some ranks, in one exchange. Others get an empty one.
-    Collective."""
+    """Gathers the graph on some ranks, in one exchange; others get an empty one. Collective."""
     lists, comm = graph.lists, graph.comm
     if comm.size == 1:
         return lists

@@ -19,8 +19,6 @@ from pyg_batchgnn.partition.release import release_memory
 _GATHERED, FEW = 8, 1 << 20
 #: No cluster has more than one of _CLUSTERS of a part's mean weight.
 _CLUSTERS = 32
-#: Coarsening ends with a level that keeps more than this share of the nodes.
-_STALLED = 0.95
 
 
 def cut_by_levels(graph: RankGraph, balance: Balance, key: int) -> Tensor:
@@ -50,7 +48,7 @@ def _coarsen(graph: RankGraph, balance: Balance, key: int) -> list[CoarseLevel]:
         level = contract(now, clusters)
         release_memory()
         levels.append(level)
-        stalled = level.graph.total > _STALLED * now.total
+        stalled = level.graph.total > 0.95 * now.total  # keeps nearly all nodes
         now, edges = level.graph, level.graph.total_entries
         if stalled:
             break
@@ -84,8 +82,7 @@ def cut_coarsest(graph: RankGraph, parts: int, limit: Tensor, key: int) -> Tenso
     return found[best][_QUALITY:].clone()
 
 
-# Refinement over ranks: each rank moves its nodes in order of gain, while those of the others
-# stand still.
+# Refinement over ranks: each moves its nodes in order of gain, while those of others stand still.
 
 
 #: There are ROUNDS rounds, and at most MOST while each lowers what parts have too much.
@@ -116,8 +113,7 @@ def _excess(room: Tensor) -> int:
 
 
 def _refresh_and_sum(graph: RankGraph, known: Tensor, numbers: Tensor) -> Tensor:
-    """Refreshes the parts of ghosts [n + ghosts] int32, and sums int64 numbers over ranks along
-    with it. Collective."""
+    """Refreshes parts of ghosts [n + ghosts] int32, and sums ranks' int64 numbers. Collective."""
     own = numbers.flatten().view(torch.int32)
     told = graph.refresh_and_tell(known, [own] * graph.comm.size)
     return torch.stack(told).view(torch.int64).sum(0).view(numbers.shape)

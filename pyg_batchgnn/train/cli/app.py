@@ -30,8 +30,6 @@ DEBUG_VARIABLE = "PYG_BATCHGNN_DEBUG"
 #: Torch's word, in a RuntimeError, for a tensor that does not fit into memory.
 _NO_MEMORY = "DefaultCPUAllocator"
 _NO_DEVICE = 'No such option: --device: commands train on CPUs; a loader in a script takes device="cuda"'
-#: The commands whose memory goes to batches; that of the others goes to the graph.
-_WITH_BATCHES = ("train", "predict", "evaluate", "plan")
 
 
 class _Commands(TyperGroup):
@@ -158,7 +156,7 @@ def _report(error: Exception, arguments: list[str]) -> int:
         return _complain(system_message(error), USER_MISTAKE)
     if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and _NO_MEMORY in str(error)):
         advice = "use a smaller batch, fanout or hidden size"
-        if command not in _WITH_BATCHES:
+        if command not in ("train", "predict", "evaluate", "plan"):  # memory goes to the graph
             advice = "the graph does not fit; use a machine with more memory, or ranks on several machines"
         return _complain(f"not enough memory: {error}; {advice}", USER_MISTAKE)
     raise error

@@ -1,5 +1,4 @@
-"""The commands of graphs: ``batchgnn datasets``, ``generate``, ``convert``, ``quantize``,
-``verify`` and ``partition``."""
+"""The commands of graphs: datasets, generate, convert, quantize, verify and partition."""
 
 from __future__ import annotations
 
@@ -334,8 +333,6 @@ def verify(folder: Annotated[Path, typer.Argument(help="Folder that this program
 
 #: The most parts. Their folders are numbered with five digits.
 _MOST = 100_000
-#: A part gets at most this many times the mean of a load, where the user gives no number.
-_SLACK = 1.05
 
 
 def _checked_policy(policy: str) -> str:
@@ -365,7 +362,7 @@ def _chosen(policy: str, loads: Sequence[str], hosts: int | None, parts: int) ->
     balance = {}
     for name, equals, slack in (load.partition("=") for load in loads):
         try:
-            balance[name] = float(slack) if equals else _SLACK
+            balance[name] = float(slack) if equals else 1.05  # times the mean of the load
         except ValueError:
             raise TrainError(
                 f"--balance is {f'{name}={slack}'!r}; write a load and a number, as in train=1.1"

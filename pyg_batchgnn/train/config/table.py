@@ -401,8 +401,7 @@ class RanksConfig:
     timeout: float = _field(600.0, least=1, most=_SECONDS, needs_ranks=True, resuming=Resuming.MAY_CHANGE)
 
 
-#: The sections of the configuration by their names, in the order of ``config.json``, with the
-#: panels of their options.
+#: The sections of the configuration by name, in the order of ``config.json``, with their panels.
 _SECTIONS: Mapping[str, tuple[type[Any], Panel]] = {
     "model": (ModelConfig, Panel.MODEL),
     "sampling": (SamplingConfig, Panel.SAMPLING),
@@ -429,10 +428,6 @@ class ConfigField:
     panel: Panel  # the panel of the help text
     option: Option  # all else
     help: str  # the help text
-
-    @property
-    def default_text(self) -> str:
-        return shown(self.default)
 
     @property
     def bounds(self) -> str:

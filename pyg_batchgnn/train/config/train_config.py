@@ -223,8 +223,7 @@ def _conflicts(config: TrainConfig) -> Iterator[tuple[str, str]]:
 
 T = TypeVar("T")
 
-#: The ready configurations: experiments of the BatchGNN paper (appendix E, tables 2 and 3). The
-#: first one is the default.
+#: Experiments of the BatchGNN paper (appendix E, tables 2 and 3); the first is the default.
 PRESETS: Mapping[str, TrainConfig] = MappingProxyType(
     {
         "batchgnn": TrainConfig(),
