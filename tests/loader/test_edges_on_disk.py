@@ -120,18 +120,15 @@ def test_edges_and_features_in_files(tmp_path: Path) -> None:
     assert counts.topology_edges >= 2 * counts.edges  # the epoch is sampled twice, and some have ids
 
 
+IN_PLACE = {"features": "in_place", "export": "native", "memory_budget": None}
+
+
 @pytest.mark.parametrize(
-    "why",
-    [
-        {"memory_budget": 1 << 30},
-        {"num_workers": 1, "memory_budget": NOTHING},
-        {"features": "in_place"},
-        {"labor": "layers", "memory_budget": NOTHING},
-    ],
+    "why", [{"memory_budget": 1 << 30}, {"num_workers": 1}, {"labor": "layers"}, IN_PLACE]
 )
 def test_what_stays_over_the_mapping(why: dict[str, Any], tmp_path: Path) -> None:
-    export = {"export": "native"} if "features" in why else {}
-    loader = make_loader(with_edges_in_files(make_data(), tmp_path), **why, **export)
+    files = with_edges_in_files(make_data(), tmp_path)
+    loader = make_loader(files, **{"memory_budget": NOTHING, **why})
     assert not is_read_from_files(loader)
 
 

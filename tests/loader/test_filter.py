@@ -76,13 +76,8 @@ def test_along_another_dimension() -> None:
 
 
 def test_graph_level_attributes_stay() -> None:
-    extra = {
-        "name": "a graph",
-        "scale": 2.5,
-        "words": ["a", "b"],
-        "mean": torch.ones(7),
-        "zero": torch.tensor(3),
-    }
+    tensors = {"mean": torch.ones(7), "zero": torch.tensor(3)}
+    extra = {"name": "a graph", "scale": 2.5, "words": ["a", "b"], **tensors}
     data = make_data(**extra)
     for batch in make_loader(data):
         assert all(batch[name] is data[name] for name in extra)
@@ -292,11 +287,8 @@ def test_stores_without_attributes() -> None:
 @pytest.mark.parametrize("given", [None, [3, 1, 2], torch.tensor([3, 1, 2]), torch.arange(NODES) < 5])
 def test_input_nodes_of_stores(given: Any) -> None:
     data = make_data()
-    assert_same(
-        make_loader(stores_of(data, "coo"), input_nodes=given),
-        make_loader(data, input_nodes=given),
-        ignore=["num_nodes"],
-    )
+    loaders = [make_loader(one, input_nodes=given) for one in (stores_of(data, "coo"), data)]
+    assert_same(*loaders, ignore=["num_nodes"])
 
 
 def test_attributes_are_read_when_a_batch_is_made() -> None:

@@ -37,14 +37,8 @@ def test_no_neighbour_is_younger_than_its_seed(
     data, nodes = make_timed(), torch.arange(30)
     input_time = nodes % 5 + 3 if has_input_time else None
     seed_times = data["paper"].time[nodes] if input_time is None else input_time
-    loader = make_loader(
-        data,
-        input_nodes=("paper", nodes),
-        input_time=input_time,
-        time_attr=attr,
-        temporal_strategy=strategy,
-        time_window=window,
-    )
+    timed = {"input_time": input_time, "temporal_strategy": strategy, "time_window": window}
+    loader = make_loader(data, input_nodes=("paper", nodes), time_attr=attr, **timed)
     relations = (CITES, WRITES) if attr == "stamp" else (CITES, REV_WRITES)
     for batch in loader:
         seed_time = seed_times[batch["paper"].input_id]
@@ -213,14 +207,9 @@ def test_fanouts_of_all_relations_are_kept(wordnet: HeteroData) -> None:
 def test_links_whose_reverse_is_the_same_relation(wordnet: HeteroData) -> None:
     relation = ("noun", "hypernym", "noun")
     links = wordnet[relation].edge_index[:, ::500]
+    rules: dict[str, Any] = {"exclude_existing": True, "exclude_seed_edges": {relation: relation}}
     loader = MacrobatchLinkNeighborLoader(
-        wordnet,
-        [4, 2],
-        (relation, links),
-        batch_size=64,
-        neg_sampling=("triplet", 2),
-        exclude_existing=True,
-        exclude_seed_edges={relation: relation},
+        wordnet, [4, 2], (relation, links), batch_size=64, neg_sampling=("triplet", 2), **rules
     )
     pairs = set(map(tuple, wordnet[relation].edge_index.t().tolist()))
     for batch in loader:

@@ -61,12 +61,8 @@ def test_ctrl_c_ends_every_kind_of_loader() -> None:
     limit.cancel()
     assert process.returncode == 0, f"{found}\n{errors}"
     once = [f"{kind}, {way}: left [] []" for kind, way in zip(KINDS, WAYS, strict=True)]
-    assert found == [
-        *once,
-        "prefetch, often: left []",
-        "device, often: left [] 0",
-        "persistent workers, often: left []",
-    ]
+    often = "prefetch, often: left []", "device, often: left [] 0", "persistent workers, often: left []"
+    assert found == [*once, *often]
 
 
 @pytest.mark.parametrize("lost", [ConnectionResetError(104, "reset"), EOFError()])
@@ -209,15 +205,10 @@ NOT_AHEAD = {"kill", "interrupt"}
 
 @pytest.mark.parametrize(("how", "error", "text"), FAULTS)
 def test_the_others_name_the_rank(how: str, error: str, text: str) -> None:
-    prefetch = 0 if how in NOT_AHEAD else 1
+    given = {"how": how, "victim": 1, "timeout": TIMEOUT, "prefetch": 0 if how in NOT_AHEAD else 1}
+    never_end, whole_end = [1] if how == "stop" else [], how in ("leave", "raise")
     results = run_ranks(
-        fault,
-        3,
-        {"how": how, "victim": 1, "timeout": TIMEOUT, "prefetch": prefetch},
-        hosts=[0, 1, 0],
-        never_end=[1] if how == "stop" else [],
-        check=False,
-        whole_end=how in ("leave", "raise"),
+        fault, 3, given, hosts=[0, 1, 0], never_end=never_end, check=False, whole_end=whole_end
     )
     for result in (results[0], results[2]):
         assert result.code == 0, result.stderr

@@ -230,15 +230,9 @@ def test_large_tables_in_memory_are_advised(
 ) -> None:
     asked: list[int] = []
     monkeypatch.setattr(ops, "advise_huge_pages", lambda tensor: asked.append(tensor.data_ptr()))
-    data = make_data(
-        large=table(NODES),
-        of_edges=table(EDGES),
-        numpy=table(NODES).numpy(),
-        small=table(NODES, 1 << 20),
-        file=mapped(tmp_path / "file"),
-        strided=table(2 * NODES)[::2],
-        whole_graph=table(7),
-    )
+    large = {"large": table(NODES), "of_edges": table(EDGES), "numpy": table(NODES).numpy()}
+    small = {"small": table(NODES, 1 << 20), "whole_graph": table(7)}
+    data = make_data(**large, **small, file=mapped(tmp_path / "file"), strided=table(2 * NODES)[::2])
     make_loader(data, export=export, features="auto" if export == "pyg" else "copy")
     names = {data[name].data_ptr(): name for name in ("large", "of_edges", "small", "file", "strided")}
     names |= {data.numpy.ctypes.data: "numpy", data.whole_graph.data_ptr(): "whole_graph", 0: "none"}

@@ -144,11 +144,8 @@ def test_it_works_beside_the_user() -> None:
 
 def test_transforms_run_on_the_users_thread() -> None:
     names: list[str] = []
-    loader = make_loader(
-        make_data(),
-        prefetch=2,
-        transform=lambda batch: names.append(threading.current_thread().name) or batch,
-    )
+    note = lambda batch: names.append(threading.current_thread().name) or batch  # noqa: E731
+    loader = make_loader(make_data(), prefetch=2, transform=note)
     list(loader)
     assert set(names) == {threading.current_thread().name}
 

@@ -300,11 +300,8 @@ def _odd_arguments(draw: np.random.Generator, dataset: Dataset) -> dict[str, Any
 def resumed(comm: Communicator) -> None:
     """A typed loader goes on at any minibatch, and refuses a state of other rules."""
     both = stores_of(comm, GRAPHS["typed"], "random")
-    for schedule, option, prefetch in (
-        ("local", "uniform", 0),
-        ("balanced", "last", 1),
-        ("global", "weights and times", 2),
-    ):
+    options = {"local": "uniform", "balanced": "last", "global": "weights and times"}
+    for prefetch, (schedule, option) in enumerate(options.items()):
         arguments = {**arguments_of("typed", option, "several"), "schedule": schedule}
         loader = MacrobatchNeighborLoader(both, **arguments, macrobatch_size=2, prefetch=prefetch)
         ahead = 2 - prefetch

@@ -48,17 +48,9 @@ def bfloat16(comm: Communicator) -> None:
 
 
 def first_steps(comm: Communicator, steps: int, state: Any = None, drop_last: bool = False) -> dict[str, Any]:
-    case = CASES[0]
-    loader = MacrobatchNeighborLoader(
-        stores(comm, case, edges=False),
-        [2],
-        whole(case).train_mask,
-        batch_size=BATCH,
-        shuffle=True,
-        seed=9,
-        schedule="global",
-        drop_last=drop_last,
-    )
+    both, seeds_of_all = stores(comm, CASES[0], edges=False), whole(CASES[0]).train_mask
+    options: dict[str, Any] = {"shuffle": True, "seed": 9, "schedule": "global", "drop_last": drop_last}
+    loader = MacrobatchNeighborLoader(both, [2], seeds_of_all, batch_size=BATCH, **options)
     if state is not None:
         loader.load_state_dict(state)
     batches = iter(loader)
@@ -73,15 +65,8 @@ def stopping(comm: Communicator) -> None:
     large = {"device": "cpu", "macrobatch_size": 9, "fetch_size": 9}
     ways: list[dict[str, Any]] = [{}, {"prefetch": 3}, large, {**large, "memory_budget": 500}]
     for way in ways:
-        loader = MacrobatchNeighborLoader(
-            both,
-            [3, 2],
-            data.train_mask,
-            batch_size=4,
-            seed=1,
-            shuffle=True,
-            **{"macrobatch_size": 2, "fetch_size": 1, **way},
-        )
+        options = {"batch_size": 4, "shuffle": True, "macrobatch_size": 2, "fetch_size": 1, **way}
+        loader = MacrobatchNeighborLoader(both, [3, 2], data.train_mask, seed=1, **options)
         sizes = [sum(one.untyped_storage().nbytes() for one in tensors_of(batch)) for batch in loader]
         if (held := loader.stats().device) is not None:  # the other minibatches wait on the host
             assert 0 < held.batches_peak <= 4 * max(sizes) < sum(sizes)
@@ -99,9 +84,8 @@ def stopping(comm: Communicator) -> None:
                     assert number < stop or number / 0
         both[0].get_tensor(None, "x", index=torch.arange(3))
         loader.set_epoch(7)
-        reference = one_process(
-            CASES[0], num_neighbors=[3, 2], input_nodes=data.train_mask, batch_size=4, seed=1
-        )
+        arguments = {"num_neighbors": [3, 2], "input_nodes": data.train_mask, "batch_size": 4}
+        reference = one_process(CASES[0], **arguments, seed=1)
         reference.set_epoch(7)
         where = {node: at for at, node in enumerate(data.train_mask.nonzero().view(-1).tolist())}
         for batch in loader:
@@ -147,15 +131,9 @@ def dropped() -> None:
 def raising_ahead() -> str:
     try:
         with Communicator.create("loader", timeout=30) as comm:
-            loader = MacrobatchNeighborLoader(
-                stores(comm, CASES[0]),
-                [3, 2],
-                whole(CASES[0]).train_mask,
-                batch_size=4,
-                seed=1,
-                prefetch=1,
-                macrobatch_size=1,
-            )
+            both, seeds = stores(comm, CASES[0]), whole(CASES[0]).train_mask
+            options: dict[str, Any] = {"batch_size": 4, "seed": 1, "prefetch": 1, "macrobatch_size": 1}
+            loader = MacrobatchNeighborLoader(both, [3, 2], seeds, **options)
             fetch = loader._setup.pipeline.fetcher.fetch
 
             def fails(group: Any) -> Any:

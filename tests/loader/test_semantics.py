@@ -252,16 +252,9 @@ def test_threads_of_torch_do_not_matter() -> None:
 
 
 def test_the_default_generator_is_left_alone() -> None:
-    loaders = [
-        make_loader(make_data(), shuffle=True, **kwargs)
-        for kwargs in (
-            {},
-            {"prefetch": 1},
-            {"num_workers": 1},
-            {"macrobatch_size": "auto", "fetch_size": "auto"},
-        )
-    ]
-    for loader in loaders:
+    automatic = {"macrobatch_size": "auto", "fetch_size": "auto"}
+    ways: list[dict[str, Any]] = [{}, {"prefetch": 1}, {"num_workers": 1}, automatic]
+    for loader in [make_loader(make_data(), shuffle=True, **way) for way in ways]:
         before = torch.get_rng_state()
         assert len(list(loader)) == -(-NODES // 32)
         loader([0])

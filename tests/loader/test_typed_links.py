@@ -43,15 +43,8 @@ def test_batches_are_those_that_pyg_makes_of_the_samples(
     index = DATA[relation].edge_index[:, ::3]
     times = times_of(index.size(1)) if timed else None
     options = {"neg_sampling": negatives, "edge_label_time": times, "batch_size": 24}
-    ours = list(
-        make_links(
-            index=(relation, index),
-            disjoint=disjoint,
-            time_attr="time" if timed else None,
-            transform_sampler_output=replay.keep,
-            **options,
-        )
-    )
+    rules = {"disjoint": disjoint, "time_attr": "time" if timed else None}
+    ours = list(make_links(index=(relation, index), transform_sampler_output=replay.keep, **rules, **options))
     theirs = LinkLoader(DATA, replay, (relation, index), filter_per_worker=True, **options)
     assert_same(ours, theirs)
     batch = ours[0]
@@ -151,19 +144,11 @@ def test_nothing_is_later_than_its_link(negatives: Any, attribute: str) -> None:
 
 
 def test_settings_and_resuming() -> None:
-    options = {
-        "index": {BUYS: None, KNOWS: None},
-        "neg_sampling": "binary",
-        "shuffle": True,
-        "exclude_seed_edges": True,
-        "exclude_existing": True,
-    }
+    rules = {"neg_sampling": "binary", "exclude_seed_edges": True, "exclude_existing": True}
+    options = {"index": {BUYS: None, KNOWS: None}, "shuffle": True, **rules}
     expected = list(make_links(**options))
-    for change in (
-        {"threads": 1, "macrobatch_size": 1, "fetch_size": 1},
-        {"prefetch": 1},
-        {"num_workers": 2},
-    ):
+    one_by_one = {"threads": 1, "macrobatch_size": 1, "fetch_size": 1}
+    for change in (one_by_one, {"prefetch": 1}, {"num_workers": 2}):
         assert_same(make_links(**options, **change), expected)
     loader = make_links(**options)
     running = iter(loader)
@@ -327,6 +312,11 @@ def test_a_sampler_in_pygs_loader_warns_once() -> None:
         assert len(caught) == 1
 
 
+LATE = {"edge_label_time": {BUYS: times_of(160)}, "time_attr": "time"}
+UNKNOWN = ("user", "likes", "shop"), torch.zeros(2, 1).long()
+REJECTING = {"neg_sampling": "binary", "exclude_existing": True}
+
+
 @pytest.mark.parametrize(
     ("kwargs", "error", "message"),
     [
@@ -339,15 +329,7 @@ def test_a_sampler_in_pygs_loader_warns_once() -> None:
         ({"index": (BUYS, torch.full((2, 1), ITEMS))}, IndexError, "ends of type 'item' holds 30"),
         ({"index": {BUYS: None}, "edge_label": torch.zeros(160)}, TypeError, "edge_label must be a dict"),
         ({"index": {BUYS: None}, "edge_label": {KNOWS: None}}, ValueError, "which edge_label_index does not"),
-        (
-            {
-                "index": {BUYS: None, KNOWS: None},
-                "edge_label_time": {BUYS: times_of(160)},
-                "time_attr": "time",
-            },
-            ValueError,
-            "edge_label_time lacks",
-        ),
+        ({"index": {BUYS: None, KNOWS: None}, **LATE}, ValueError, "edge_label_time lacks"),
         ({"time_attr": "time"}, ValueError, "'edge_label_time' is not set"),
         ({"neg_sampling": "zz"}, ValueError, "must be 'binary', 'triplet' or 'in-batch', got 'zz'"),
         ({"exclude_existing": "yes", "neg_sampling": "binary"}, TypeError, "True or False, got 'yes'"),
@@ -357,15 +339,7 @@ def test_a_sampler_in_pygs_loader_warns_once() -> None:
             TypeError,
             "edge_label_time must be torch.int64",
         ),
-        (
-            {
-                "index": (("user", "likes", "shop"), torch.zeros(2, 1).long()),
-                "neg_sampling": "binary",
-                "exclude_existing": True,
-            },
-            ValueError,
-            "which the graph does not have",
-        ),
+        ({"index": UNKNOWN, **REJECTING}, ValueError, "which the graph does not have"),
     ],
 )
 def test_bad_inputs(kwargs: dict[str, Any], error: type[Exception], message: str) -> None:

@@ -36,7 +36,7 @@ from tests.support.recorded_models import (
     found_in,
     pair,
 )
-from tests.support.tiers import each, some
+from tests.support.tiers import each, in_all, some
 
 
 @contextmanager
@@ -66,19 +66,13 @@ class Typed(torch.nn.Module):
         return h + self.other((b, a), edge_index_dict["b", "then", "a"])
 
 
+COUNTS = [(5, 7, 9, 3), (5, 5, 5, 5), (4, 6, 1, 0), (1, 1, 1, 1), (3, 2, 0, 0), (9, 1, 2, 1), (1, 8, 0, 4)]
+
+
 def test_types_and_relations_of_no_and_one_rows_need_few_graphs() -> None:
     torch.manual_seed(0)
     ours, plain = pair(Typed())
-    counts = [
-        (5, 7, 9, 3),
-        (5, 5, 5, 5),
-        (4, 6, 1, 0),
-        (1, 1, 1, 1),
-        (3, 2, 0, 0),
-        (9, 1, 2, 1),
-        (1, 8, 0, 4),
-    ]
-    for rows, sources, first, second in counts:
+    for rows, sources, first, second in COUNTS:
         x = {"a": torch.randn(rows, 4).double(), "b": torch.randn(sources, 4).double()}
         edges = {
             ("b", name, "a"): torch.stack([torch.randint(sources, (count,)), torch.randint(rows, (count,))])
@@ -105,8 +99,9 @@ class Small(Typed):
     "does",
     [
         lambda h, x, _: h + 1 if x.numel() == 0 else h + 2,
-        lambda h, x, _: h if len(x) else h.tanh(),
-        lambda h, _, edges: h * 2 if edges.size(1) > 0 else h,
+        *in_all(
+            lambda h, x, _: h if len(x) else h.tanh(), lambda h, _, edges: h * 2 if edges.size(1) > 0 else h
+        ),
         lambda h, _, edges: h * 2 if edges.size(1) <= 1 else h,
         lambda h, x, _: h + (torch.stack([x, x]).numel() == 0),
     ],
@@ -223,17 +218,11 @@ def after_a_product(conv: torch.nn.Module) -> torch.nn.Module:
     return Written(lambda m, x, edges: m.conv(m.lin(x), edges), lin=Linear(FEATURES, HIDDEN), conv=conv)
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: pyg.APPNP(1, 0.1, cached=True),
-        lambda: pyg.GCNConv(HIDDEN, CLASSES, cached=True),
-        lambda: pyg.SGConv(HIDDEN, CLASSES, cached=True),
-    ],
-)
-def test_layers_cache_the_edges_of_calls_alone(make: Callable[[], torch.nn.Module]) -> None:
+@pytest.mark.parametrize("kind", [pyg.APPNP, pyg.GCNConv, pyg.SGConv])
+def test_layers_cache_the_edges_of_calls_alone(kind: Any) -> None:
     """What finds the columns of a result, and the comparison, call layers with other edges."""
-    ours, plain = pair(after_a_product(make()))
+    given = (1, 0.1) if kind is pyg.APPNP else (HIDDEN, CLASSES)
+    ours, plain = pair(after_a_product(kind(*given, cached=True)))
     batch = batches()[0]
     for training in (True, True, False):
         ours.train(training), plain.train(training)
@@ -243,16 +232,9 @@ def test_layers_cache_the_edges_of_calls_alone(make: Callable[[], torch.nn.Modul
 # What is said #####################################################################################
 
 
-def decides(model: Any, x: Tensor, h: Tensor) -> Tensor:
-    return h * 2 if h.sum() > 0 else h
-
-
-def prints(model: Any, x: Tensor, h: Tensor) -> Tensor:
-    torch.manual_seed(3)
-    return h
-
-
-@pytest.mark.parametrize("middle", [decides, prints])
+@pytest.mark.parametrize(
+    "middle", [lambda _, __, h: h * 2 if h.sum() > 0 else h, lambda _, __, h: (torch.manual_seed(3), h)[1]]
+)
 def test_what_cannot_be_captured_is_said_once_and_returns_all_rows(middle: Middle) -> None:
     ours, plain = pair(Net(middle))
     with said("called plainly, for all rows"):

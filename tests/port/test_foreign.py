@@ -89,20 +89,16 @@ def edge_value(name: str, edges: int) -> Tensor:
 ALL = [pytest.param(name, label, id=f"{name}: {label}") for name, cases in CASES.items() for label in cases]
 
 
+def weigh_by_splines(x: Tensor, weight: Tensor, basis: Tensor, place: Tensor) -> Tensor:
+    return torch.einsum("ei,ekio,ek->eo", x, weight[place], basis)
+
+
 @pytest.fixture(autouse=True)
 def splines(monkeypatch: pytest.MonkeyPatch) -> None:
     """Puts operators edge by edge in the place of pyg-lib's, if that is not installed."""
     if spline_conv.spline_basis is None:
-        monkeypatch.setattr(
-            spline_conv, "spline_basis", lambda edge_attr, *_: (edge_attr, (3 * edge_attr).long())
-        )
-        monkeypatch.setattr(
-            spline_conv,
-            "spline_weighting",
-            lambda x, weight, basis, place: (
-                torch.einsum("ei,ekio->eko", x, weight[place]) * basis[..., None]
-            ).sum(1),
-        )
+        monkeypatch.setattr(spline_conv, "spline_basis", lambda values, *_: (values, (3 * values).long()))
+        monkeypatch.setattr(spline_conv, "spline_weighting", weigh_by_splines)
 
 
 def made(case: Case, training: bool) -> Module:
@@ -310,20 +306,15 @@ NN = torch.nn
 #: Parts whose rows are looked at one by one, of which `foreign` knows the class.
 ROW_PARTS: list[Callable[[], Module]] = [
     *(kind for kind in foreign._ELEMENTWISE if kind is not NN.Threshold),
+    *(NN.GLU, lambda: NN.Threshold(0.1, 0.3), lambda: NN.Softmax(-1), lambda: NN.LogSoftmax(1)),
+    *(lambda: NN.Softmin(-1), lambda: NN.Linear(A, 2), lambda: NN.LazyLinear(2), lambda: pyg.Linear(A, 2)),
     *(
-        lambda: NN.Threshold(0.1, 0.3),
-        lambda: NN.Softmax(-1),
-        lambda: NN.LogSoftmax(1),
-        lambda: NN.Softmin(-1),
-    ),
-    *(
-        NN.GLU,
-        lambda: NN.Linear(A, 2),
-        lambda: NN.LazyLinear(2),
-        lambda: pyg.Linear(A, 2),
         lambda: pyg.Linear(-1, 2),
+        lambda: NN.GRUCell(A, 2),
+        lambda: NN.GroupNorm(2, A),
+        lambda: NN.LayerNorm(A),
+        lambda: NN.RMSNorm(A),
     ),
-    *(lambda: NN.GRUCell(A, 2), lambda: NN.GroupNorm(2, A), lambda: NN.LayerNorm(A), lambda: NN.RMSNorm(A)),
     *(
         lambda: NN.InstanceNorm1d(A),
         lambda: pyg.LayerNorm(A, mode="node"),
@@ -336,17 +327,9 @@ ROW_PARTS: list[Callable[[], Module]] = [
 ]
 OTHER_PARTS: list[Callable[[], Module]] = [
     *(lambda: NN.Softmax(0), lambda: NN.GLU(0), lambda: NN.LogSoftmax(0), lambda: pyg.LayerNorm(A)),
-    *(
-        lambda: pyg.PairNorm(),
-        lambda: pyg.GraphNorm(A),
-        lambda: pyg.InstanceNorm(A),
-        lambda: pyg.GraphSizeNorm(),
-    ),
-    *(
-        lambda: pyg.MeanSubtractionNorm(),
-        lambda: pyg.DiffGroupNorm(A, 2),
-        lambda: pyg.MLP([A, 3, 2], act=torch.nn.Softmax(0)),
-    ),
+    *(pyg.PairNorm, pyg.GraphSizeNorm, pyg.MeanSubtractionNorm, lambda: pyg.GraphNorm(A)),
+    *(lambda: pyg.InstanceNorm(A), lambda: pyg.DiffGroupNorm(A, 2)),
+    lambda: pyg.MLP([A, 3, 2], act=torch.nn.Softmax(0)),
     *(lambda: pyg.MLP([A, 3, 2], norm=None, act=lambda x: x - x.mean(0)), lambda: NN.LayerNorm([20, A])),
 ]
 
@@ -397,10 +380,6 @@ def patch(conv: Any) -> None:
     conv.message = message
 
 
-def explain(conv: Any) -> None:
-    conv.explain = True
-
-
 def replace_part(conv: Any) -> None:
     class Centred(Linear):
         def forward(self, input: Tensor) -> Tensor:
@@ -415,7 +394,7 @@ CHANGES: dict[str, tuple[Callable[[Any], Any], str]] = {
     "hook on gradients": (lambda conv: conv.register_full_backward_hook(print), "hooks on itself"),
     "hook on a part": (lambda conv: conv.lin_rel.register_forward_hook(print), "hooks on lin_rel"),
     "message": (patch, "a function message"),
-    "explained": (explain, "explains its messages"),
+    "explained": (lambda conv: setattr(conv, "explain", True), "explains its messages"),
     "part": (replace_part, "lin_rel (Centred)"),
 }
 

@@ -121,7 +121,7 @@ MODELS: dict[str, tuple[Any, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", some(MODELS))
+@pytest.mark.parametrize("name", some(MODELS, 4))
 def test_what_to_hetero_made(name: str) -> None:
     kind, options = MODELS[name]
     metadata = (list(SCHEMA.node_types), list(SCHEMA.relations))

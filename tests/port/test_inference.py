@@ -128,7 +128,7 @@ def test_other_arguments(model: Callable[[], NativeModel], data: Data) -> None:
     assert close(found.logits, expected.logits) and close(found.hidden, expected.hidden)
 
 
-@pytest.mark.parametrize("jk", [None, "last", "cat", "max", "lstm"])
+@pytest.mark.parametrize("jk", [None, "cat", "lstm", *in_all("last", "max")])
 @pytest.mark.parametrize("kind", ["GraphSAGE", "GCN", "GIN", "GAT"])
 def test_accelerated_models_of_pyg(kind: str, jk: str | None, data: Data) -> None:
     torch.manual_seed(2)
@@ -163,11 +163,11 @@ def test_features_that_nothing_changes_are_not_copied(data: Data, monkeypatch: p
 @pytest.mark.parametrize(
     "options",
     [
-        {"norm": "layer_norm", "norm_kwargs": {"mode": "node"}},
+        *in_all({"norm": "layer_norm", "norm_kwargs": {"mode": "node"}}),
         {"norm": torch.nn.LayerNorm(8), "act": "prelu", "act_first": True},
-        {"norm": torch.nn.GroupNorm(2, 8), "act": torch.nn.functional.elu},
+        *in_all({"norm": torch.nn.GroupNorm(2, 8), "act": torch.nn.functional.elu}),
         {"norm": "diff_group_norm", "norm_kwargs": {"groups": 2}, "jk": "max"},
-        {"act": "softmax"},
+        *in_all({"act": "softmax"}),
         {"act": torch.nn.LogSoftmax(dim=-1), "jk": "cat"},
         {"act": torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh())},
         {"dropout": 1.0, "norm": "instance_norm", "norm_kwargs": {"track_running_stats": True}},
@@ -188,7 +188,7 @@ def test_rows_are_normalised_and_activated_in_pieces(
     assert close(found, expected) and model.training
 
 
-@pytest.mark.parametrize("kind", ["GraphSAGE", "GCN", "GIN", "GAT"])
+@pytest.mark.parametrize("kind", ["GraphSAGE", "GAT", *in_all("GCN", "GIN")])
 def test_widths_that_are_not_known_yet(kind: str, data: Data) -> None:
     torch.manual_seed(2)
     native = {"GraphSAGE": SAGE}.get(kind) or globals()[kind]
@@ -490,10 +490,7 @@ REFUSED: dict[str, tuple[Callable[[], torch.nn.Module], str]] = {
     "compared": (lambda: between(lambda h: h * 2 if h.size(0) > 100 else h), "uses numbers of nodes"),
     "item": (lambda: between(lambda h: h / h.max().item()), "max looks at all rows"),
     "norm": (lambda: between(pyg.GraphNorm(WIDTH)), "GraphNorm takes statistics"),
-    "arguments": (
-        lambda: ThreeArguments(lambda _, x, __: x),
-        "batch; the edges have no attribute",
-    ),
+    "arguments": (lambda: ThreeArguments(lambda _, x, __: x), "batch; the edges have no attribute"),
     "edges' rows": (
         lambda: Written(lambda m, x, e: (m.conv(x, e), e[0] * 2), conv=pyg.SAGEConv(FEATURES, 3)),
         "forward returns values of edges|looks at other rows",
@@ -530,11 +527,8 @@ def test_an_inference_of_ones_own_is_not_replaced() -> None:
 def test_weights_and_attributes_of_now() -> None:
     """What changed since the last call acts, and what a batch recorded does not matter."""
     ours, plain = pair(Skips(pyg.SAGEConv).eval())
-    for change in (
-        lambda _: None,
-        lambda one: one.table.mul_(3),
-        lambda one: setattr(one, "norm", torch.nn.Tanh()),
-    ):
+    norm = torch.nn.Tanh()
+    for change in (lambda _: None, lambda one: one.table.mul_(3), lambda one: setattr(one, "norm", norm)):
         for model in (ours, plain):
             change(model)
         wanted = plain(GRAPH.x, GRAPH.edge_index)

@@ -13,7 +13,7 @@ import torch_geometric.nn as pyg
 from torch_geometric.data import Batch, Data, HeteroData
 from torch_geometric.nn import GraphSAGE, SAGEConv
 
-from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader, accelerate, nn
+from pyg_batchgnn import MacrobatchLinkNeighborLoader, accelerate, nn
 from tests.support.accuracy import assert_as_pygs
 from tests.support.example_models import (
     HIDDEN,
@@ -130,9 +130,8 @@ def test_a_model_of_another_depth_than_the_batch(layers: int) -> None:
     assert_same(run(ours, batch, 8), run(reference, batch, 8), 1e-10)
     assert torch.allclose(ours(batch), reference(batch.x, batch.edge_index)[:8], atol=1e-12)
     if layers < 2:
-        assert_same(
-            run(ours, batch, 8, **trimming(batch)), run(reference, batch, 8, **trimming(batch)), 1e-10
-        )
+        found, wanted = (run(one, batch, 8, **trimming(batch)) for one in (ours, reference))
+        assert_same(found, wanted, 1e-10)
 
 
 def test_counts_that_do_not_fit_are_left_to_pyg() -> None:
@@ -266,20 +265,8 @@ def self_trimming(model: Any, batch: Any) -> Any:
 
 
 def homogeneous_links() -> list[Any]:
-    loader = MacrobatchLinkNeighborLoader(
-        GRAPH,
-        [4, 3],
-        edge_label_index=GRAPH.edge_index[:, 5:35],
-        batch_size=12,
-        seed=3,
-        neg_sampling="binary",
-    )
-    return list(loader)
-
-
-def disjoint(dtype: torch.dtype = torch.float64) -> list[Any]:
-    data = Data(x=GRAPH.x.to(dtype), edge_index=GRAPH.edge_index)
-    return list(MacrobatchNeighborLoader(data, [4, 3], torch.arange(20), batch_size=9, seed=1, disjoint=True))
+    options: dict[str, Any] = {"batch_size": 12, "seed": 3, "neg_sampling": "binary"}
+    return list(MacrobatchLinkNeighborLoader(GRAPH, [4, 3], GRAPH.edge_index[:, 5:35], **options))
 
 
 EXAMPLES: dict[str, Example] = {

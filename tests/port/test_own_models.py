@@ -191,16 +191,8 @@ class Outside(Linked):
 
 
 def link_batches(export: str = "pyg", **options: Any) -> list[Any]:
-    loader = MacrobatchLinkNeighborLoader(
-        GRAPH,
-        [4, 3],
-        edge_label_index=GRAPH.edge_index[:, 5:45],
-        batch_size=16,
-        seed=3,
-        export=export,
-        **options,
-    )
-    return list(loader)
+    options |= {"batch_size": 16, "seed": 3, "export": export}
+    return list(MacrobatchLinkNeighborLoader(GRAPH, [4, 3], GRAPH.edge_index[:, 5:45], **options))
 
 
 @pytest.mark.parametrize("kind", [Pairs, Products, Selected, Triplets])

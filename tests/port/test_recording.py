@@ -39,14 +39,9 @@ from tests.support.recorded_models import (
     found_in,
     pair,
 )
-from tests.support.tiers import each
+from tests.support.tiers import each, in_all, some
 
 # Recorded #########################################################################################
-
-
-def relu_in_place(model: Any, x: Tensor, h: Tensor) -> Tensor:
-    h.relu_()
-    return h
 
 
 def relu_by_option(model: Any, x: Tensor, h: Tensor) -> Tensor:
@@ -112,16 +107,6 @@ def parameters_and_buffers(model: Any, x: Tensor, h: Tensor) -> Tensor:
     return torch.where(h > 0, h * gate, -h) + torch.maximum(h, model.table)
 
 
-def skipped_if_unused(model: Any, x: Tensor, h: Tensor) -> Tensor:
-    model.square(h)
-    return h
-
-
-def tuples_of_rows(model: Any, x: Tensor, h: Tensor) -> Tensor:
-    left, right = h[: h.size(0) - 1], h[1:]
-    return torch.cat([left + right, h[-1:]])
-
-
 def written_by_parts(model: Any, x: Tensor, h: Tensor) -> Tensor:
     """As PyG's ``cumsum`` does; nothing in the memory has rows of nodes."""
     mean = h.detach().mean(dim=0)
@@ -138,7 +123,6 @@ def einsums(model: Any, x: Tensor, h: Tensor) -> Tensor:
 
 #: Those that compute the rows of the seeds.
 BY_ROW: dict[str, Middle] = {
-    "relu in place": relu_in_place,
     "relu by option": relu_by_option,
     "added in place": added_in_place,
     "alias of written": alias_of_written,
@@ -155,7 +139,7 @@ BY_ROW: dict[str, Middle] = {
     "stacked": lambda model, x, h: (
         torch.stack([h, h.relu(), model.skip(x)], dim=1).max(dim=1)[0] + torch.stack([h, h], -1).sum(-1)
     ),
-    "skipped if unused": skipped_if_unused,
+    "skipped if unused": lambda model, _, h: (model.square(h), h)[1],
     "number of rows": lambda _, __, h: h / h.size(0),
     "einsums": einsums,
     "classes": lambda model, _, h: h + F.one_hot(h.argmax(dim=1), HIDDEN) * model.table,
@@ -175,7 +159,7 @@ WHOLE: dict[str, tuple[Middle, list[int]]] = {
         [2, 0],
     ),
     "others": (lambda _, __, h: h + h.flip(0) + h.cumsum(0) + h.roll(1, 0) + h.sort(dim=0)[0], [2, 0]),
-    "tuples of rows": (tuples_of_rows, [2, 0]),
+    "neighbouring rows": (lambda _, __, h: torch.cat([h[: h.size(0) - 1] + h[1:], h[-1:]]), [2, 0]),
     "written by parts": (written_by_parts, [2, 0]),
     "transposed": (
         lambda model, _, h: (h.t() * model.table.unsqueeze(1)).T + torch.einsum("ij,j->ij", h, model.table),
@@ -201,7 +185,11 @@ class Fuller(Net):
         self.attention = torch.nn.MultiheadAttention(HIDDEN, 2)
 
 
-@pytest.mark.parametrize("name", [*BY_ROW, *WHOLE])
+#: Those of whose kind there are others.
+MORE = ["relu by option", "products", "stacked", "classes", "mean of rows", "neighbouring rows"]
+
+
+@pytest.mark.parametrize("name", [*(one for one in (*BY_ROW, *WHOLE) if one not in MORE), *in_all(*MORE)])
 def test_operations_on_rows(name: str) -> None:
     middle, hops = (BY_ROW[name], [1, 0]) if name in BY_ROW else WHOLE[name]
     torch.set_grad_enabled(middle is not modules_in_place)  # torch cannot differentiate it
@@ -298,11 +286,8 @@ def test_dropout_in_evaluation_drops_where_it_was_asked_to(training: bool) -> No
 @pytest.mark.parametrize("export", ["pyg", "native"])
 def test_two_dropouts_of_a_layer_are_independent(export: str) -> None:
     def twice(model: Any, h: Tensor) -> Any:
-        return (
-            F.dropout(h, 0.5, model.training),
-            model.last(h),
-            F.dropout(model.first(h), 1 / 3, model.training),
-        )
+        first = F.dropout(h, 0.5, model.training)
+        return first, model.last(h), F.dropout(model.first(h), 1 / 3, model.training)
 
     ours = dropping(twice)
     given = batches(dtype=torch.float32, export=export)
@@ -370,19 +355,15 @@ class TakesData(torch.nn.Module):
         return (x[: data.batch_size] if self.cuts else x) * scale
 
 
-def without_attributes() -> list[Any]:
-    found = [batch.clone() for batch in batches()]
-    for batch in found:
-        del batch.edge_attr
-    return found
-
-
-@pytest.mark.parametrize("rows", [None, "seeds"])
-@pytest.mark.parametrize("cuts", [False, True])
+@pytest.mark.parametrize(
+    ("rows", "cuts"), [(None, False), (None, True), ("seeds", False), *in_all(("seeds", True))]
+)
 def test_a_forward_that_takes_the_batch(rows: str | None, cuts: bool) -> None:
     ours, plain = pair(TakesData(cuts), rows=rows)
-    for given in (batches(), without_attributes()):
-        for batch in given:
+    for has_attributes in (True, False):
+        for batch in [one.clone() for one in batches()]:
+            if not has_attributes:
+                del batch.edge_attr
             keys = list(batch.keys())
             found, wanted = ours(batch), plain(batch)
             wanted = wanted[: batch.batch_size] if rows == "seeds" else wanted
@@ -411,11 +392,10 @@ def test_what_a_layer_and_a_model_write_to_it_is_written() -> None:
                 self.conv.scale = 2.0 + x.size(1)
             return self.conv(x, edge_index)
 
-    ours, plain = pair(Net(writes=False))
-    compare(ours, plain)
-    assert torch.allclose(ours.conv.largest, plain.conv.largest)
-    ours, plain = pair(Net(writes=True))
-    compare(ours, plain)
+    for writes in (False, True):
+        ours, plain = pair(Net(writes))
+        compare(ours, plain)
+        assert torch.allclose(ours.conv.largest, plain.conv.largest)
     assert ours.conv.scale == plain.conv.scale
 
 
@@ -532,7 +512,7 @@ def coded_batches(form: str, table: QuantizedTensor) -> tuple[Any, Any]:
 
 @each
 @pytest.mark.parametrize("form", ["native", "PyG"])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", some(MODELS, 2))
 def test_models_read_codes_in_place(name: str, form: str, table: QuantizedTensor) -> None:
     model = accelerated(MODELS[name](2), torch.float32)
     coded, decoded = coded_batches(form, table)

@@ -206,9 +206,7 @@ def _assert_right_or_said(case: Case, grads: bool = True) -> None:
 
 
 def truth(model: Any, x: Tensor, h: Tensor) -> Tensor:
-    if h.sum() > 0:
-        return h * 2
-    return h
+    return h * 2 if h.sum() > 0 else h
 
 
 def without_gradients(model: Any, x: Tensor, h: Tensor) -> Tensor:
@@ -428,9 +426,6 @@ class Power:
 
     def __call__(self, h: Tensor) -> Tensor:
         return h.tanh() ** self.power
-
-    def applied(self, h: Tensor) -> Tensor:
-        return self(h)
 
 
 def _closure() -> Case:
@@ -699,18 +694,17 @@ class Scores(Net):
         return self.middle(self, edge_index, h)
 
 
-@pytest.mark.parametrize(
-    "scores",
-    [
-        lambda _, ends, h: (h[ends[0]] * h[ends[1]]).sum(dim=1),
-        lambda _, __, h: h[torch.arange(14)],
-        lambda _, __, h: h.t() @ h,
-    ],
-    ids=["edges", "numbers", "columns"],
-)
-def test_what_is_no_row_of_a_node_is_not_cut(scores: Middle) -> None:
+NO_ROWS: dict[str, Middle] = {
+    "edges": lambda _, ends, h: (h[ends[0]] * h[ends[1]]).sum(dim=1),
+    "numbers": lambda _, __, h: h[torch.arange(14)],
+    "columns": lambda _, __, h: h.t() @ h,
+}
+
+
+@pytest.mark.parametrize("scores", NO_ROWS)
+def test_what_is_no_row_of_a_node_is_not_cut(scores: str) -> None:
     """Another path of ``forward`` gave rows of nodes. FAULT: the plain call is cut as they were."""
-    ours, plain = pair(Scores(scores))
+    ours, plain = pair(Scores(NO_ROWS[scores]))
     for training in (True, False, True, False):
         ours.train(training), plain.train(training)
         for one in batches():

@@ -35,9 +35,5 @@ def stop_for_good() -> None:
 
 def told(error: CommError, clock: AwakeClock) -> dict[str, Any]:
     """The report of an error and of the seconds until it came, for a rank to return."""
-    return {
-        "error": type(error).__name__,
-        "text": str(error),
-        "ranks": list(error.ranks),
-        "seconds": clock.seconds,
-    }
+    what = {"error": type(error).__name__, "text": str(error), "ranks": list(error.ranks)}
+    return {**what, "seconds": clock.seconds}

@@ -54,11 +54,8 @@ def stores_of(data: Data, layout: str) -> tuple[Features, MyGraphStore]:
     features.put_tensor(data.edge_attr, group_name=EDGES, attr_name="edge_attr", index=None)
     source, destination = data.edge_index
     size = (data.num_nodes, data.num_nodes)
-    edges = {
-        "coo": (source, destination),
-        "csc": (source, _pointers(destination, size[0])),
-        "csr": (_pointers(source, size[0]), destination),
-    }
+    sources, destinations = (_pointers(ends, size[0]) for ends in (source, destination))
+    edges = {"coo": (source, destination), "csc": (source, destinations), "csr": (sources, destination)}
     graph.put_edge_index(edges[layout], edge_type=None, layout=layout, size=size)
     return features, graph
 

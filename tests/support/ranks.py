@@ -160,12 +160,8 @@ def _rendezvous(store: str, stack: contextlib.ExitStack) -> dict[str, str]:
         return {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_port())}
     host = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=60))
     stack.callback(lambda: host)  # lives as long as the launch
-    return {
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(host.port),
-        "TORCHELASTIC_USE_AGENT_STORE": "True",
-        "TORCHELASTIC_RESTART_COUNT": "0",
-    }
+    agent = {"TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": "0"}
+    return {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(host.port), **agent}
 
 
 def _port() -> int:

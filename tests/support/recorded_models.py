@@ -165,14 +165,8 @@ def assert_trimmed(model: torch.nn.Module, hops: list[int] | None = None) -> Non
 
 
 def as_data(x: Tensor, edge_index: Tensor, nodes: list[int], edges: list[int], **values: Any) -> Data:
-    return Data(
-        x=x,
-        edge_index=edge_index,
-        num_sampled_nodes=nodes,
-        num_sampled_edges=edges,
-        batch_size=nodes[0],
-        **values,
-    )
+    counts = {"num_sampled_nodes": nodes, "num_sampled_edges": edges, "batch_size": nodes[0]}
+    return Data(x=x, edge_index=edge_index, **counts, **values)
 
 
 #: What a model does with the rows between its convolutions: of the model, the input and the rows.

@@ -30,20 +30,10 @@ class Case:
         return [tensor for tensor in (self.x, *self.weights.values()) if tensor.requires_grad]
 
     def run(self, **more: Any) -> ops.Attention:
-        weights = dict(self.weights)
         by_source = ops.transpose(self.indptr, self.indices, self.x.size(0)) if self.x.requires_grad else ()
-        arguments = {**weights, **self.options, **more}
-        return ops.attention(
-            self.x,
-            self.indptr,
-            self.indices,
-            arguments.pop("source_weight"),
-            row=self.row,
-            by_source=by_source,
-            by_head=self.by_head,
-            loops=self.loops,
-            **arguments,
-        )
+        own = {"row": self.row, "by_source": by_source, "by_head": self.by_head, "loops": self.loops}
+        arguments = {**own, **self.weights, **self.options, **more}
+        return ops.attention(self.x, self.indptr, self.indices, arguments.pop("source_weight"), **arguments)
 
 
 def make_case(

@@ -76,19 +76,11 @@ class RelayedSampler:
 
     def _internal(self, seeds: Seeds) -> Seeds:
         nodes = tuple(ids[nodes] for ids, nodes in zip(self.ids, seeds.nodes, strict=True))
-        schema = self.case.schema
-        excluded = {
-            number: dataclasses.replace(
-                one,
-                pairs=torch.stack(
-                    [
-                        self.ids[schema.source_types[number]][one.pairs[0]],
-                        self.ids[schema.target_types[number]][one.pairs[1]],
-                    ]
-                ),
-            )
-            for number, one in seeds.excluded.items()
-        }
+        schema, excluded = self.case.schema, {}
+        for number, one in seeds.excluded.items():
+            types = schema.source_types[number], schema.target_types[number]
+            ends = [self.ids[kind][end] for kind, end in zip(types, one.pairs, strict=True)]
+            excluded[number] = dataclasses.replace(one, pairs=torch.stack(ends))
         return dataclasses.replace(seeds, nodes=nodes, excluded=excluded)
 
     def _original(self, batch: SampledMinibatch) -> SampledMinibatch:

@@ -29,13 +29,9 @@ def bank(labels: str = "labels") -> Dataset:
     x = torch.randn(PAYMENTS, 4, generator=draw)
     y = {"labels": (x[:, :1] > 0.8), "classes": torch.arange(PAYMENTS) % 3, "values": x[:, 0] * 2}[labels]
     splits = {"train": time < 600, "val": (time >= 600) & (time < 800), "test": time >= 800}
-    payments = NodeSet(
-        "payment",
-        PAYMENTS,
-        {"x": x, "y": y, "time": time},
-        {name: mask.nonzero().view(-1) for name, mask in splits.items()},
-        3 if labels == "classes" else 0,
-    )
+    nodes = {name: mask.nonzero().view(-1) for name, mask in splits.items()}
+    tables, classes = {"x": x, "y": y, "time": time}, 3 if labels == "classes" else 0
+    payments = NodeSet("payment", PAYMENTS, tables, nodes, classes)
     cards = NodeSet("card", CARDS, {"x": torch.randn(CARDS, 3, generator=draw)})
     by = torch.stack([torch.arange(PAYMENTS), card])
     edges = EdgeSet(BY, by), EdgeSet(("card", "rev_by", "payment"), by.flip(0).contiguous())
@@ -68,17 +64,11 @@ def with_signup(dataset: Dataset) -> Dataset:
 
 
 def with_edges(dataset: Dataset, kept: torch.Tensor) -> Dataset:
-    return replace(
-        dataset,
-        edge_sets=tuple(
-            replace(
-                one,
-                topology=one.edge_index[:, kept],
-                tables={name: table[kept] for name, table in one.tables.items()},
-            )
-            for one in dataset.edge_sets
-        ),
-    )
+    edge_sets = []
+    for one in dataset.edge_sets:
+        tables = {name: table[kept] for name, table in one.tables.items()}
+        edge_sets.append(replace(one, topology=one.edge_index[:, kept], tables=tables))
+    return replace(dataset, edge_sets=tuple(edge_sets))
 
 
 def write_keyed(dataset: Dataset, path: Path) -> Path:

@@ -151,18 +151,19 @@ def write_ogb_splits(folder: Path, split: str, dataset: Dataset) -> None:
         write_csv(folder / "split" / split / f"{part}.csv.gz", dataset.split(name).tolist())
 
 
-def write_ogb_csv(root: Path, name: str, split: str) -> tuple[Path, Dataset]:
-    """Writes OGB's CSV layout of the tiny data set; returns its folder and the data set."""
-    folder, dataset = root / name.replace("-", "_"), tiny_dataset()
-    raw = folder / "raw"
+def write_ogb_graph(raw: Path, dataset: Dataset) -> None:
     write_csv(raw / "edge.csv.gz", dataset.edge_index.T.tolist())
     write_csv(raw / "num-node-list.csv.gz", [NODES])
     write_csv(raw / "num-edge-list.csv.gz", [EDGES])
     write_csv(raw / "node-feat.csv.gz", dataset.nodes.tables["x"].tolist())
-    write_csv(
-        raw / "node-label.csv.gz",
-        [label if label >= 0 else "nan" for label in dataset.nodes.tables["y"].tolist()],
-    )
+
+
+def write_ogb_csv(root: Path, name: str, split: str) -> tuple[Path, Dataset]:
+    """Writes OGB's CSV layout of the tiny data set; returns its folder and the data set."""
+    folder, dataset = root / name.replace("-", "_"), tiny_dataset()
+    write_ogb_graph(folder / "raw", dataset)
+    labels = [label if label >= 0 else "nan" for label in dataset.nodes.tables["y"].tolist()]
+    write_csv(folder / "raw" / "node-label.csv.gz", labels)
     write_ogb_splits(folder, split, dataset)
     return folder, dataset
 
@@ -241,10 +242,7 @@ def write_ogb_links(root: Path, name: str, *, is_zip: bool = True) -> tuple[Path
     """Writes the raw files of a data set of links; returns its folder and its splits."""
     folder, dataset = root / name.replace("-", "_"), tiny_dataset()
     raw = folder / "raw"
-    write_csv(raw / "edge.csv.gz", dataset.edge_index.T.tolist())
-    write_csv(raw / "num-node-list.csv.gz", [NODES])
-    write_csv(raw / "num-edge-list.csv.gz", [EDGES])
-    write_csv(raw / "node-feat.csv.gz", dataset.nodes.tables["x"].tolist())
+    write_ogb_graph(raw, dataset)
     splits = {
         "train": LinkSplit(pairs(8, NODES, NODES, 1)),
         "val": LinkSplit(pairs(3, NODES, NODES, 2)),

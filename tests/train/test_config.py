@@ -65,18 +65,9 @@ def test_presets(name: str, layers: int, hidden: int, fanout: tuple[int, ...], b
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_json_goes_there_and_back(name: str, tmp_path: Path) -> None:
-    config = assign(
-        preset(name),
-        [
-            "model.kind=gat",
-            "run.threads=3",
-            "run.precision=bfloat16",
-            "run.matrix_product=torch",
-            "sampling.memory_budget=1000",
-            "sampling.macrobatch_size=7",
-            "ranks.push=none",
-        ],
-    )
+    said = "model.kind=gat run.threads=3 run.precision=bfloat16 run.matrix_product=torch ranks.push=none"
+    sizes = "sampling.memory_budget=1000 sampling.macrobatch_size=7"
+    config = assign(preset(name), [*said.split(), *sizes.split()])
     path = tmp_path / "config.json"
     path.write_text(json.dumps(config_to_dict(config)))
     assert read_config(path) == config

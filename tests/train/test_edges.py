@@ -46,11 +46,8 @@ def config(*changes: str) -> TrainConfig:
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     path = tmp_path_factory.mktemp("payments")
-    made = {
-        "class": payments(timed=True),
-        "label": payments(labels="label"),
-        "value": payments(labels="value"),
-    }
+    made = {name: payments(labels=name) for name in ("label", "value")}
+    made["class"] = payments(timed=True)
     return {name: write_folder(one, path / name) for name, one in made.items()}
 
 

@@ -386,12 +386,8 @@ def test_a_run_of_pygs_layers_is_refused_with_one_sentence(
     path = old / "checkpoint.safetensors"
     values = parse_values(path, path.read_bytes(), "pyg_batchgnn checkpoint", 3)
     save_values(path, "pyg_batchgnn checkpoint", 3, {**values, "config": config})
-    for command in (
-        ["train", "--resume", old],
-        ["train", "--config", old / "config.json"],
-        ["predict", old, "--out", tmp_path / "out"],
-        ["evaluate", old],
-    ):
+    trains = ["train", "--resume", old], ["train", "--config", old / "config.json"]
+    for command in (*trains, ["predict", old, "--out", tmp_path / "out"], ["evaluate", old]):
         error = mistake(capsys, *command)
         assert f"{old}/" in error and "model.layers is pyg: " in error
 

@@ -84,13 +84,10 @@ def best_scores(run: Path, dataset: Dataset, split: str) -> dict[str, float]:
         return slow_metrics(scores, others, is_shared=False)
 
 
-@pytest.fixture(
-    scope="module",
-    params=[
-        *in_all(["--model", "sage"]),
-        ["--model", "gin", "--loss", "bpr", "--negatives", 3, "--decoder", "mlp", "--metric", "hits@10"],
-    ],
-)
+OTHERS = ["--model", "gin", "--loss", "bpr", "--negatives", 3, "--decoder", "mlp", "--metric", "hits@10"]
+
+
+@pytest.fixture(scope="module", params=[*in_all(["--model", "sage"]), OTHERS])
 def run(folder: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
     run = tmp_path_factory.mktemp("trained") / "run"
     assert batchgnn(*arguments(folder, run, "--epochs", 2, *request.param)) == 0
@@ -132,11 +129,8 @@ def test_pairs_and_partners_have_the_scores_of_the_whole_graph(
     network, rows = best_rows(run, load_dataset(folder))
     with torch.no_grad():
         expected = network.decoder(rows.unsqueeze(1), rows.unsqueeze(0))
-    for name, value in (
-        ("link_prediction._TARGETS", 50),
-        ("link_prediction._SCORES", 300),
-        ("evaluate._NUMBERS", 99),
-    ):
+    pieces = {"link_prediction._TARGETS": 50, "link_prediction._SCORES": 300, "evaluate._NUMBERS": 99}
+    for name, value in pieces.items():
         monkeypatch.setattr(f"pyg_batchgnn.train.{name}", value)  # many pieces
     pairs, nodes = torch.randint(NODES, (130, 2)), torch.tensor([7, 3, 7, 119, *range(20)])
     np.save(tmp_path / "pairs.npy", pairs.numpy().astype(np.int32))

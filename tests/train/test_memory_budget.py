@@ -403,9 +403,8 @@ def test_the_fingerprint_sees_edges(tmp_path: Path) -> None:
     dataset = by_destination(tiny_dataset())
     csc = dataset.edges.csc
     assert csc is not None
-    assert fingerprint_dataset(dataset) == fingerprint_dataset(
-        read_folder(write_folder(dataset, tmp_path / "csc"))
-    )
+    again = read_folder(write_folder(dataset, tmp_path / "csc"))
+    assert fingerprint_dataset(dataset) == fingerprint_dataset(again)
     other = Dataset.homogeneous("other", dataset.num_nodes, dataset.edge_index.flip(1))
     assert fingerprint_dataset(by_destination(other)) != fingerprint_dataset(
         by_destination(Dataset.homogeneous("other", dataset.num_nodes, dataset.edge_index))

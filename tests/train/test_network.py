@@ -205,13 +205,8 @@ def test_learned_rows_stand_behind_features(papers: Dataset) -> None:
 
 def test_a_homogeneous_graph_without_features_learns_rows() -> None:
     x: Tensor = torch.arange(60) % 2
-    graph = Dataset.homogeneous(
-        "bare",
-        60,
-        torch.stack([torch.arange(58), torch.arange(2, 60)]),
-        nodes={"y": x},
-        splits={"train": torch.arange(60)},
-    )
+    edges = torch.stack([torch.arange(58), torch.arange(2, 60)])
+    graph = Dataset.homogeneous("bare", 60, edges, nodes={"y": x}, splits={"train": torch.arange(60)})
     found = trained(job_alone(typed_config("node", task=TaskConfig()), graph), 8)
     assert found[-1] < found[0] / 2
 

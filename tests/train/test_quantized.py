@@ -52,12 +52,8 @@ def decoded(dataset: Dataset) -> Dataset:
     "options",
     [
         [],
-        *in_all(
-            (["--model", "gcn"],),
-            (["--model", "gat"],),
-            (["--model", "gin", "--evaluation", "exact"],),
-            (["--cache", "aggregation"],),
-        ),
+        *in_all(["--model", "gcn"], ["--model", "gat"], ["--cache", "aggregation"]),
+        *in_all(["--model", "gin", "--evaluation", "exact"]),
         ["--precision", "bfloat16"],
         ["--memory-budget", "30KB", "--evaluation", "exact", "--prefetch", 1],
         ["--embed", "all", "--evaluation", "exact"],

@@ -184,12 +184,8 @@ def test_a_schedule_moves_the_rate_of_learned_rows_too() -> None:
 
 def test_a_schedule_that_follows_the_metric(graph_folder: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    moves = [
-        "--lr-schedule",
-        "ReduceLROnPlateau",
-        "--lr-schedule-options",
-        "factor=0.5,patience=0,threshold=9",
-    ]
+    moves = ["--lr-schedule", "ReduceLROnPlateau"]
+    moves += ["--lr-schedule-options", "factor=0.5,patience=0,threshold=9"]
     assert batchgnn(*train(graph_folder, run, "--epochs", 3, *moves)) == 0
     rates = [record["train"]["learning_rate"] for record in records(run)]
     assert rates == [0.003, 0.003, 0.0015]  # nothing is ten times as good as the first epoch
@@ -367,13 +363,8 @@ def test_evaluation_and_prediction_of_weights_that_overflow(
 
 def test_patience_without_validation_nodes(small_graph: Dataset, tmp_path: Path, capsys: Any) -> None:
     splits = {name: nodes for name, nodes in small_graph.splits.items() if name != "val"}
-    graph = Dataset.homogeneous(
-        "unvalidated",
-        small_graph.num_nodes,
-        small_graph.edge_index,
-        nodes=small_graph.nodes.tables,
-        splits=splits,
-    )
+    edges, tables = small_graph.edge_index, small_graph.nodes.tables
+    graph = Dataset.homogeneous("unvalidated", small_graph.num_nodes, edges, nodes=tables, splits=splits)
     write_folder(graph, tmp_path / "graph")
     said = mistake(capsys, *train(tmp_path / "graph", tmp_path / "run", "--patience", 3))
     assert "--patience is 3, but unvalidated has no validation nodes" in said

@@ -135,11 +135,8 @@ def test_every_array_matters(small_graph: Dataset) -> None:
     plain = fingerprint_dataset(small_graph)
     wide = changed(small_graph, {"edge_index": small_graph.edge_index.to(torch.int64)})
     assert fingerprint_dataset(wide) == plain, "storage does not matter"
-    x, y, edges = (
-        small_graph.nodes.tables["x"].clone(),
-        small_graph.nodes.tables["y"].clone(),
-        small_graph.edge_index.clone(),
-    )
+    x, y = (small_graph.nodes.tables[name].clone() for name in ("x", "y"))
+    edges = small_graph.edge_index.clone()
     x[17, 3] += 1
     y[5] = (y[5] + 1) % 4
     edges[1, 100] = (edges[1, 100] + 1) % small_graph.num_nodes
