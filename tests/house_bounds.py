@@ -4,12 +4,12 @@ Whoever needs room makes room, in the same room. A new room states its ceiling o
 """
 
 BOUNDS = {
-    "package: Python files": 305,
-    "package: Python lines": 68_815,
+    "package: Python files": 303,
+    "package: Python lines": 68_627,
     "lines of train": 9_437,
     "lines of data": 7_176,
-    "lines of loader": 7_185,
-    "lines of port": 6_537,
+    "lines of loader": 7_184,
+    "lines of port": 6_626,
     "lines of nn": 4_750,
     "lines of ops": 4_654,
     "lines of sample": 4_485,
@@ -36,5 +36,5 @@ BOUNDS = {
     "files crossed: constructing a loader": 28,
     "files crossed: a step of native SAGE": 18,
     # torch and PyTorch Geometric aside.
-    "modules loaded: a loader and accelerate": 110,
+    "modules loaded: a loader and accelerate": 108,
 }
