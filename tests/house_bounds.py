@@ -29,7 +29,7 @@ BOUNDS = {
     "lines of top level": 475,
     "C++: files": 141,
     "C++: lines": 20_657,
-    "tests: lines": 57_596,
+    "tests: lines": 57_595,
     "benchmark: lines": 11_761,
     "benchmark: bytes of results": 1_000_000,
     # Files of the package that a call crosses.

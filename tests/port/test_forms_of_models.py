@@ -61,13 +61,12 @@ class Pair(torch.nn.Module):
 
 def test_a_sequential_model_of_pyg() -> None:
     """PyG writes a ``forward`` for each and puts the last one on the class as well."""
-    layers = [
-        (pyg.SAGEConv(FEATURES, HIDDEN), "x, edge_index -> x"),
-        torch.nn.ReLU(inplace=True),
-        (pyg.GraphConv(HIDDEN, CLASSES), "x, edge_index -> x"),
-    ]
-    # PyG imports the module that makes a `Sequential` by the name of its file.
-    with mock.patch.dict(sys.modules, {"test_forms_of_models": sys.modules[__name__]}):
+    names, own = "x, edge_index -> x", {"test_forms_of_models": sys.modules[__name__]}
+    first, second = pyg.SAGEConv(FEATURES, HIDDEN), pyg.GraphConv(HIDDEN, CLASSES)
+    layers = [(first, names), torch.nn.ReLU(inplace=True), (second, names)]
+    # PyG imports the module that makes a `Sequential` by the name of its file, and keeps what it
+    # writes under a number that it draws: other tests may have drawn the same.
+    with mock.patch.dict(sys.modules, own), mock.patch("random.randrange", side_effect=(1, 2)):
         model = pyg.Sequential("x, edge_index", layers)
         assert "forward" in vars(model)
         ours, plain = pair(model)
