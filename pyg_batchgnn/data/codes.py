@@ -172,7 +172,8 @@ _Ranges = tuple[Tensor, Tensor]
 
 
 def _extremes(sources: Sequence[WideRows], tell: Callable[[int], None]) -> _Ranges:
-    """Returns each column's least and largest value. Raises `ValueError` unless finite float32."""
+    """Returns the least and the largest value of each column. Raises `ValueError` if a value is NaN
+    or infinite, or beyond float32."""
     columns = sources[0].columns
     low = torch.full((columns,), torch.inf, dtype=torch.float64)
     high = -low
@@ -306,8 +307,9 @@ def find_decoding(ranges: _Ranges) -> Tensor:
 
 
 class RowCoder:
-    """Codes tables of the same columns. Raises ValueError if a value is NaN, infinite or beyond
-    float32. ``decoding``: [2, F] float32. ``tell``: told the elements of each piece done."""
+    """Codes the rows of some tables with the same columns. Raises ValueError if a value is NaN or
+    infinite, or beyond float32. ``decoding``: [2, F] float32. ``tell``: told the elements of each
+    piece that is done."""
 
     def __init__(
         self, name: str, sources: Sequence[WideRows], how: Quantization, tell: Callable[[int], None]

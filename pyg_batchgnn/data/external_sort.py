@@ -152,7 +152,8 @@ class ExternalSort:
         return {}, [self._file(INDICES)]
 
     def _spread(self) -> Made:
-        """Cuts destinations into ranges of a bucket's edges and nodes at most; fills buckets."""
+        """Cuts the destinations into ranges of at most a bucket of edges and of nodes, and writes
+        the edges to the buckets."""
         indptr = np.load(self._file(INDPTR), mmap_mode="r")
         bounds, nodes, most = [0], self._sizes[1], self._plan.bucket
         while bounds[-1] < nodes:

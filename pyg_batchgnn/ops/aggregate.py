@@ -304,7 +304,8 @@ def check_graph(
 def check_saved(
     indptr: Tensor, indices: Tensor, row: Tensor | None, rows: int, by_source: Sequence[Tensor]
 ) -> None:
-    """Raises in a backward pass unless saved edges are in range: ``.data``, NumPy write unseen."""
+    """Raises in a backward pass unless the saved edges are still in range: ``.data`` and NumPy
+    write to them unseen."""
     if type(indices) is Tensor:  # else torch traces the pass
         _check_edges(indptr, indices, row, rows)
         if by_source:

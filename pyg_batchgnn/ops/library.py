@@ -163,7 +163,8 @@ _setting = _Setting()
 
 
 def thread_count() -> int:
-    """Returns the most threads of this thread's operators: the least `thread_limit`, or torch's."""
+    """Returns the most threads of an operator that this thread calls now: the least `thread_limit`
+    around the call, or torch's number."""
     return _setting.count or torch.get_num_threads()
 
 

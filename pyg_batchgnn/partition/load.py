@@ -367,8 +367,9 @@ def balanced_offsets(nodes: int, loads: Sequence[Load], ranks: int) -> list[int]
     """Cuts rows into ranges whose fullest one is as empty as ranges allow, over all loads and
     relative to each load's mean. Returns the begin of each range, then N: R + 1 numbers. The least
     bound is found by halving: with one given, each range in turn takes all that fits. Within the
-    bound, ends are then put as near as they may to where all loads together are cut evenly, lest
-    one heavy node leave the other ranges uneven. A load that is zero everywhere is left out."""
+    bound, ends are then put as near as they may to where all loads together are cut evenly, so that
+    one heavy node does not leave the other ranges uneven. A load that is zero everywhere is left
+    out."""
     given = [load for load in loads if load(nodes) > 0]
     if not given:
         return [rank * nodes // ranks for rank in range(ranks + 1)]

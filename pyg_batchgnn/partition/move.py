@@ -16,7 +16,8 @@ from pyg_batchgnn.partition.book import PartitionBook
 
 def send_rows(comm: Communicator, rows: Tensor, to: Tensor) -> Tensor:
     """Sends each row [n, ...] to the rank that ``to`` [n] int64 says, in rounds. Collective; counts
-    as `MessageKind.PARTITION`. Returns what came from all ranks, in an order that rounds decide."""
+    as `MessageKind.PARTITION`. Returns the rows that came from all ranks, in an order that depends
+    on the rounds."""
     came = [rows[:0]]
     row_bytes = rows.itemsize * math.prod(rows.shape[1:])
     for own in own_rounds(comm, len(rows), row_bytes):

@@ -58,7 +58,8 @@ def make_directory(
 
 @dataclass(frozen=True)
 class Runs:
-    """The parts that each rank builds: contiguous runs, of one if there are as many as ranks."""
+    """The parts that each rank builds: contiguous runs, one part each if there are as many as
+    ranks."""
 
     parts: int
     ranks: int

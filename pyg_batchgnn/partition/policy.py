@@ -100,7 +100,8 @@ class TwoLevel(Balanced):
 @dataclass(frozen=True)
 class Multilevel(TwoLevel):
     """The multilevel policy: nodes are joined into clusters again and again, the small graph of
-    those is cut, and the cut refined on the way back. All ranks work; none holds the graph."""
+    clusters is cut, and the cut is refined on the way back. All ranks work together, and no rank
+    holds the graph."""
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,8 @@ def along_edges(in_edges: InEdges, values: Tensor, edges: range) -> Tensor:
     return values[first:last].repeat_interleave(ends[1:] - ends[:-1])
 
 
-#: The ranges begin at multiples of a power of two, so this many bins at most balance them.
+#: The ranges begin at multiples of a power of two, so that a histogram of at most this length
+#: balances them.
 BUCKETS = 1 << 16
 #: The bytes of an edge in an exchange, by which rounds are sized.
 _EDGE_BYTES = 12

@@ -65,7 +65,8 @@ class OwnerStream:
             yield TypeStream(self, number, weight)
 
 
-#: Loads are summed over ranks ROUNDS times in a pass or more, unless under NODES nodes per rank.
+#: Loads are summed over ranks at least ROUNDS times in a pass, but not for fewer than NODES nodes
+#: per rank.
 ROUNDS, NODES = 64, 32
 
 #: A function that assigns the rows of a slice. It is given the rows, the owners of the neighbours

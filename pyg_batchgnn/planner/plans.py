@@ -65,7 +65,8 @@ def search(
     network: PlannerNetwork,
     choices: Choices,
 ) -> list[Prediction]:
-    """Predicts all choices of the probed policies, fastest first; last those beyond the memory."""
+    """Predicts every choice for every policy that was probed, the fastest first. Those that do not
+    fit in memory come last."""
     found = [
         predict(workload, probe, machine, network, setting)
         for policy, probe in probes.items()

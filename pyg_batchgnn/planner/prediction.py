@@ -90,7 +90,8 @@ def _bytes(rows: Iterable[float], widths: Iterable[int]) -> float:
 def _rows(
     work: Workload, probe: PlannerProbe, means: MinibatchMeans, setting: PlannerSetting
 ) -> tuple[float, float, float, float]:
-    """Returns remote and all distinct rows of an epoch's fetch groups, and bytes: rank means."""
+    """Returns the remote rows and all distinct rows of an epoch's fetch groups, and the bytes of
+    both: means over ranks."""
     widths, groups = row_bytes(work, setting), Counter[float]()
     made = [
         size

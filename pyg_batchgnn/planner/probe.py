@@ -35,7 +35,8 @@ class Growth(Overlap):
 
     @cached_property
     def mixture(self) -> tuple[Numbers, Numbers]:
-        """The likeliest mixture of binomials: probabilities, largest first, and their nodes."""
+        """The mixture of binomials with the maximum likelihood: probabilities, the largest first,
+        and the number of nodes that have each."""
         m = len(self.counts)
         grid = np.concatenate([[1.0], np.geomspace(1 / (4 * m * 16), 1 - 1 / (8 * m), _GRID)[::-1], [0.0]])
         counts = np.array([max(self.population - sum(self.counts), 0.0), *self.counts])

@@ -30,7 +30,8 @@ class Overlap(ABC):
 
     @abstractmethod
     def likely(self) -> tuple[Numbers, Numbers]:
-        """Returns probabilities [c] that a minibatch holds a node, and the nodes [c] of each."""
+        """Returns the probabilities [c] that a minibatch holds a node, and the number of nodes [c]
+        that have each."""
 
     def missed(self, together: float, kept: float) -> float:
         """Returns how many of the distinct nodes are not among the ``kept`` most likely nodes."""
@@ -285,7 +286,8 @@ def sizes(minibatches: int, macrobatch: int, fetch: int) -> list[list[int]]:
 
 
 def rounds(workload: Workload, probe: PlannerProbe, setting: PlannerSetting, minibatches: int) -> Rounds:
-    """Counts rounds (docs/concepts/relay.md): 2(L - 1) or 2L per macrobatch, 2 per fetch group."""
+    """Counts the rounds exactly: 2(L - 1) or 2L per macrobatch, and 2 per fetch group. The formulas
+    are those of docs/concepts/relay.md."""
     made = sizes(minibatches, setting.macrobatch, setting.fetch)
     hops = len(workload.fanouts) - int(setting.aggregation is not None)
     relays = max(hops - workload.first_relay, 0)

@@ -37,7 +37,8 @@ class HandedOut:
 
 @dataclass
 class _Entry:
-    """A tensor's sample at one version, with sums; ``indices`` are copied when first read."""
+    """The sample of a tensor at one version, with sums of its contents; its ``indices`` are copied
+    when it is first read."""
 
     version: int
     sums: Tensor

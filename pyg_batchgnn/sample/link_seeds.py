@@ -141,7 +141,8 @@ class LinkFinder(Protocol):
     """Draws the negatives of a macrobatch, and finds the ids of all ends."""
 
     def find(self, draws: Sequence[LinkDraw], epoch: int, number: int) -> list[FoundLinks]:
-        """Returns links' ends; collective. Raises ValueError naming a link without a negative."""
+        """Returns the ends of links; collective over ranks. Raises ValueError if a negative cannot
+        be drawn. The message names its link."""
 
 
 class LocalFinder:
@@ -209,7 +210,8 @@ class SeedEdges:
     the pairs of all its links.
     """
 
-    # For each relation with links, those with (source, target) excluded, and (target, source).
+    # For each relation that has links, those in which (source, target) is excluded, and those in
+    # which (target, source) is.
     relations: Mapping[Relation, tuple[tuple[Relation, ...], tuple[Relation, ...]]]
     by_id: bool = False  # True for the edges of the links' input ids alone; False for parallel ones too
     # [E] int64, the id of the reverse of each edge, -1 without one; None: the reverse has its id.

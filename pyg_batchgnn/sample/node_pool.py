@@ -73,7 +73,8 @@ class NodePool:
 
     num_nodes: int
     moment: Tensor | None = None  # [m] int64, ascending times; None: all nodes are always allowed
-    # [m] int64, the nodes allowed from each moment on; None: 1, 2, ..., a moment per node.
+    # [m] int64, how many nodes are allowed from each moment on; None: 1, 2, ..., as each moment is
+    # the time of one node.
     reached: Tensor | None = None
     # [N] int64, the node at each position; None: its id, or the nodes are spread over ranks.
     order: Tensor | None = None
@@ -216,7 +217,8 @@ class ExistingPairs:
         return self.code[begin:end] - first
 
     def known_from(self, held: int, limit: int) -> Iterator[int]:
-        """Returns the known held ends below a limit, from one of them on, in a circle."""
+        """Returns the known held ends below a limit, from one of them on, after the last the
+        first."""
         if self.known is None:
             yield from ((held + step) % limit for step in range(limit))
             return

@@ -23,7 +23,8 @@ class ExcludedPairs:
     """Pairs of nodes of one relation; their edges are left out of a minibatch."""
 
     pairs: Tensor  # [2, n] int64, sources above targets, ids within their types
-    # [n] int64, the example that each pair is excluded for; None: all. Only used if disjoint.
+    # [n] int64, the number of the example that each pair is excluded for; None: for all. Ignored
+    # unless sampling is disjoint.
     example: Tensor | None = None
     # [n] int64, the input id of the only edge of each pair that is left out; None: all edges are.
     edge: Tensor | None = None
@@ -211,7 +212,8 @@ def _excluded(seeds: Sequence[Seeds], disjoint: bool) -> Tensor | None:
 
 
 def internal_seeds(number: int, seeds: Seeds, internal: Tensor, part: Part) -> Seeds:
-    """Returns a minibatch's seeds by internal id. Excluded pairs' ends are found among them."""
+    """Returns the seeds of a minibatch by internal id. The ends of excluded pairs are found among
+    the seeds."""
     what, book = f"seeds of minibatch {number}", part.book
     internal = internal.contiguous() if isinstance(internal, Tensor) else internal
     ops.check_vector(what, internal, (torch.int64,))

@@ -127,7 +127,8 @@ class TopologyWriter:
         ]
 
     def nodes(self, part: int, first: int, columns: Tensor) -> None:
-        """Writes nodes. ``columns``: [n, 1 + w], original ids, then in-degrees by relation."""
+        """Writes nodes. ``columns``: [n, 1 + w], original ids, and the numbers of in-edges of each
+        relation into the node's type."""
         self._original[first : first + len(columns)] = columns[:, 0]
         for node_type, relations in enumerate(self._schema.relations_into):
             own = self._book.nodes_of(part, node_type)

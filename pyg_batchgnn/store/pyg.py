@@ -368,7 +368,8 @@ def _tensor(value: Any) -> Tensor:
 
 
 def group_of(attr: TensorAttr, schema: Schema = HOMOGENEOUS) -> Group:
-    """Returns an attribute's group. In a homogeneous graph a relation means edges, others nodes."""
+    """Returns the group of an attribute as PyG names it. In a homogeneous graph a relation means
+    edges, and anything else nodes."""
     if not schema.has_names:
         return EDGES if isinstance(attr.group_name, tuple) else NODES
     kind = RowKind.EDGE if isinstance(attr.group_name, tuple) else RowKind.NODE

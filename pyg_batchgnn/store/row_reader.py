@@ -36,8 +36,9 @@ _Requests = list[RowRequest]
 
 class RowReader:
     """Reads attributes of nodes and edges, the same on all ranks. A message has the ids of one
-    group after the other. With several groups, a request begins with each one's row count.
-    ``shards``: those that can be read here, by rank, with this rank's own."""
+    group after the other. With several groups of nodes or of edges, a request begins with the
+    number of rows of each group. ``shards``: those that can be read here, by rank; this rank's own
+    among them."""
 
     def __init__(
         self,

@@ -120,7 +120,8 @@ class LocalShard:
 
     def on_disk(self, budget: int) -> LocalShard:
         """Returns the shard with tables left in their files, so that the others fit a budget in
-        bytes. Only mapped tables can be left, and the smallest are held."""
+        bytes. Only tables that are mapped from files can be left there, and the smallest are
+        held."""
         every = [table for tables in self.attributes.values() for table in tables.values()]
         mapped = [
             (table, place)
@@ -238,7 +239,8 @@ class EdgeIndex:
     edge_ids: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
 
     def find(self, request: RowRequest) -> Tensor:
-        """Bisects the in-edges of destinations for edges. Raises IndexError if one is not there."""
+        """Finds edges by bisection among the in-edges of their destinations. Raises IndexError if
+        one is not there."""
         assert request.edge is not None
         row, edge = request.node.long(), request.edge.long()
         low, high = self.indptr[row], self.indptr[row + 1]

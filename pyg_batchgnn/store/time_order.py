@@ -17,7 +17,8 @@ from pyg_batchgnn.ops import InEdges
 class TimeOrder:
     """The edges of each adjacency list in ascending order of (time, input edge id)."""
 
-    # [E] int32 or int64, the places in ``indices`` in this order; empty where lists lie in it.
+    # [E] int32 or int64, the place in ``indices`` of each edge in this order; empty where every
+    # list lies in this order there.
     position: Tensor
     time: Tensor  # [E] int64, the times in this order
 
@@ -68,7 +69,8 @@ class WeightSums:
 
     @classmethod
     def of(cls, edges: InEdges, weight: Tensor) -> WeightSums:
-        """Sums weights [E], finite and not negative. Raises ValueError if a target's overflow."""
+        """Sums weights [E], finite and not negative. Raises ValueError if those of a target are too
+        large to be added up."""
         weight = weight.to(torch.float64, copy=True)
         sums = ops.sum_lists(edges.indptr, weight)
         if not bool(torch.isfinite(sums).all()):

@@ -185,7 +185,8 @@ def distinct_keys(
 
 
 class IdFile:
-    """A mapped .npy file [rows, E] of ids, written at any row. Memory goes back now and then."""
+    """A mapped .npy file [rows, E] of ids, which any row can be written to. What was written goes
+    back to the system from time to time."""
 
     def __init__(self, path: Path, dtype: np.dtype | type, shape: tuple[int, ...]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -32,7 +32,8 @@ _TORN = "wrong number of columns"
 
 
 class BadRows:
-    """A table's bad rows, found in turn. ``is_bad``: [rows] bool. ``reasons``: their counts."""
+    """The bad rows of a table, found one after the other. ``is_bad``: [rows] bool. ``reasons``: how
+    many rows are bad for each reason."""
 
     def __init__(self, table: RawTable, spec: NodeTable | EdgeTable, with_torn: bool = True) -> None:
         """``with_torn``: whether rows with a wrong number of columns count here."""
@@ -227,7 +228,8 @@ class LabelsOfRows:
 
     @classmethod
     def of(cls, spec: LabelColumn, table: RawTable) -> LabelsOfRows:
-        """Looks at all labels. Raises DatasetError without the column, or at too many classes."""
+        """Looks at all labels of a table. Raises DatasetError if there is no such column, or there
+        are too many classes."""
         nothing = need("pyarrow").array([], table.type_of(spec.column, "label"))
         as_texts(nothing, f"{table.where}: label: {spec.column}")  # an error where no value is a class
         found = cls(spec, table, spec.kind or "")

@@ -166,7 +166,8 @@ class RawTable:
         return sum(part.rows for part in self.parts)
 
     def type_of(self, column: str, key: str) -> Any:
-        """Returns a column's Arrow type. Raises DatasetError, naming ``key``, if there is none."""
+        """Returns the Arrow type of a column. Raises DatasetError if the table has no such column;
+        ``key`` of the description names it."""
         if column not in self.schema.names:
             raise DatasetError(
                 f"{self.where}: {key}: there is no column {column!r} in {self.parts[0].path}; it has "

@@ -16,7 +16,8 @@ class FirstRankError(Exception):
 
 @contextlib.contextmanager
 def as_train_error(*kinds: type[Exception], where: str = "") -> Iterator[None]:
-    """Turns such errors inside into a `TrainError` with their message, one line after ``where``."""
+    """Turns errors of these kinds inside the block into a `TrainError` with the same message, in
+    one line behind ``where``."""
     try:
         yield
     except kinds as error:

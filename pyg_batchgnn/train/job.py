@@ -79,7 +79,8 @@ def check_optimiser(config: TrainConfig) -> None:
 def _made(
     flag: str, name: str, base: Any, of: Any, given: dict[str, Any], texts: Sequence[str] | None
 ) -> Any:
-    """Makes an object of a torch class by name and options ("momentum=0.9"); "1:2" is a tuple."""
+    """Makes an object of a class of torch, by name and arguments like "momentum=0.9"; values with
+    ":" between them are a tuple."""
     module: Any = torch.optim if base is Optimizer else lr_scheduler
     kinds = [one for one in vars(module).values() if isinstance(one, type) and issubclass(one, base)]
     names = {one.__name__: one for one in kinds if one is not base and one.__name__ not in _REFUSED}
@@ -164,7 +165,8 @@ class TrainingJob(RunModel):
         self.change_rate(self.config.optimiser.learning_rate)
 
     def change_rate(self, before: float) -> None:
-        """Goes on with the run's learning rate; schedule and learned rows follow in proportion."""
+        """Goes on with the learning rate of the run instead of another one, and with the schedule
+        and learned rows in proportion."""
         now = self.config.optimiser.learning_rate
         for group in self.optimiser.param_groups if now != before else ():
             for name in {"lr", "initial_lr", "max_lr", "min_lr"} & set(group):

@@ -81,7 +81,8 @@ class DatasetKeys:
 def write_nodes(
     folder: Path, keys: DatasetKeys, predicted: PredictedNodes, task: NodeTask, has_embeddings: bool = False
 ) -> None:
-    """Writes predictions that a folder has as arrays. Edges go by their ends' keys and by ids."""
+    """Writes the predictions of nodes or edges that lie in a folder as arrays. Edges go by the keys
+    of their ends and by their ids."""
     (ids, (num_rows,)), node_type = _array(folder, f"{predicted.unit[:-1]}_ids"), predicted.node_type
     predictions, _ = _array(folder, "predictions")
     scores, shape = (

@@ -126,7 +126,8 @@ def pieces_of_ranks(own: EmbeddedNodes, comm: Communicator, size: int) -> Iterat
 
 @dataclass(frozen=True, eq=False)
 class SampledRows:
-    """Rows of some nodes that any rank computed from samples, with the methods of `RowsHere`."""
+    """Rows that each rank computed from sampled neighbours, for some nodes, whoever owns them. The
+    methods are as those of `RowsHere`."""
 
     rows: Mapping[str, EmbeddedNodes]  # the rows that this rank computed, by node type
     offered: Tensor  # [m] int64, the nodes that `pieces` yields, where a rank has their rows

@@ -255,7 +255,8 @@ class Trainer:
                 self.save()
 
     def _agree(self, figures: StepFigures) -> bool:
-        """Adds a step of all ranks, and hears of stops; collective. True: a checkpoint is due."""
+        """Adds a step of all ranks to the progress, and hears of requests to stop; collective.
+        Returns true if a checkpoint is due."""
         late = time.perf_counter() - self._last_checkpoint
         due = self._ranks.is_first and late >= self._job.config.run.checkpoint_seconds
         with self._state.clock.measure(Phase.EXCHANGE):

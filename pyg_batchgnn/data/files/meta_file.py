@@ -68,7 +68,8 @@ class MetaFormat:
 
 
 def promises(path: Path, said: Any, remedy: str) -> dict[str, ArrayPromise]:
-    """Reads META.json's promises of arrays. Raises DatasetError, also for one beyond the folder."""
+    """Reads what META.json at `path` promises of arrays. Raises DatasetError, also for an array
+    that would lie outside of the folder."""
     if not isinstance(said, Mapping):
         raise broken(path, "arrays", "missing or not an object", remedy)
     found = {}

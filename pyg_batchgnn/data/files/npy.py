@@ -20,7 +20,8 @@ from torch import Tensor
 from pyg_batchgnn.data.errors import DatasetError, broken, missing
 from pyg_batchgnn.data.files.durable import check_sha256, file_sha256, write_bytes, writing
 
-# Named by Python from 3.13 on. Without it Linux maps no file privately that exceeds memory.
+# Python names this flag from 3.13 on. Without it Linux refuses to map privately a file larger than
+# memory.
 _MAP_NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
 
 
@@ -113,7 +114,8 @@ def open_npy(path: Path, array: str) -> np.ndarray:
 
 
 def as_tensor(values: np.ndarray, file: str | Path, array: str) -> Tensor:
-    """Returns a tensor on an array's memory. Raises `DatasetError` if torch lacks its type."""
+    """Returns a tensor that shares an array's memory. Raises `DatasetError` if torch lacks its
+    type."""
     try:
         return torch.from_numpy(values)
     except TypeError as error:

@@ -43,7 +43,8 @@ class Communities:
 
 
 def make_communities(spec: GeneratorSpec) -> Communities:
-    """Draws communities of lognormal size, about 2,048 nodes a group, 96 a leaf; N / 10 bytes."""
+    """Draws communities of about 2,048 nodes per group and 96 per leaf, with lognormal sizes. They
+    take N / 10 bytes of memory."""
     random = spec.random(RandomStream.COMMUNITIES)
     groups = max(spec.classes, spec.nodes // 2048)
     leaves = max(groups, spec.nodes // 96)

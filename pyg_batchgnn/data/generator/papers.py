@@ -83,7 +83,8 @@ def _nodes(spec: PapersSpec, block: int) -> slice:
 
 
 class _Ranks:
-    """The nodes by rank. ``node``: [N] int32, the node of each. ``labels``: [N], its class."""
+    """The nodes by rank. ``node``: [N] int32, the node of each rank. ``labels``: [N], the class of
+    each node."""
 
     def __init__(self, spec: PapersSpec) -> None:
         self.node = np.arange(spec.nodes, dtype=np.int32)

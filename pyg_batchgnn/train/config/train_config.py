@@ -223,7 +223,8 @@ def _conflicts(config: TrainConfig) -> Iterator[tuple[str, str]]:
 
 T = TypeVar("T")
 
-#: Experiments of the BatchGNN paper (appendix E, tables 2 and 3); the first is the default.
+#: The ready configurations: experiments of the BatchGNN paper (appendix E, tables 2 and 3). The
+#: first one is the default.
 PRESETS: Mapping[str, TrainConfig] = MappingProxyType(
     {
         "batchgnn": TrainConfig(),
