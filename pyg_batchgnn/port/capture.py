@@ -17,8 +17,8 @@ import os
 import sys
 import threading
 import types
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,17 @@ from pyg_batchgnn.port import leaves, rules
 from pyg_batchgnn.port.batches import ArgumentTensor
 from pyg_batchgnn.port.leaves import LEAF, RETURNED, Leaf
 from pyg_batchgnn.port.modules import CAPTURING
-from pyg_batchgnn.port.recording import WHOLE, Axis, BatchEdges, Edges, Refusal, form_of, mapped, tensors
+from pyg_batchgnn.port.recording import (
+    WHOLE,
+    Axis,
+    BatchEdges,
+    Edges,
+    Refusal,
+    form_of,
+    leaves_of,
+    mapped,
+    tensors,
+)
 
 
 class Miss(BaseException):
@@ -66,6 +76,8 @@ class Captured:
     numbers: list[bool]  # of each placeholder, whether it is a number in a tensor
     #: the comparisons of sizes that the graph depends on
     branches: list[tuple[str, set[str]]] = field(default_factory=list)
+    #: no decision and no size took a size of 0 or 1 for another
+    is_sure: bool = False
     made: Any = None  # what its owner made of it
 
     @property
@@ -190,6 +202,26 @@ class Capture:
     #: the ids of those that ``forward`` writes to. They are no leaves, which would run before what
     #: was written is replayed.
     written: set[int] = field(default_factory=set)
+    mistook: bool = False  # a decision took a size for another
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Notes whether what Dynamo decides by a number of sizes is what the call would decide."""
+        from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+        original: Any = ShapeEnv.evaluate_sym_node
+
+        def evaluate(environment: Any, node: Any, *args: Any, **options: Any) -> Any:
+            found = original(environment, node, *args, **options)
+            if _local.capture is self and node.hint is not None:
+                self.mistook = self.mistook or found != node.hint
+            return found
+
+        ShapeEnv.evaluate_sym_node = evaluate  # type: ignore[method-assign]
+        try:
+            yield
+        finally:
+            ShapeEnv.evaluate_sym_node = original  # type: ignore[method-assign]
 
     def check_writes(self) -> None:
         """Raises _WrittenError if ``forward`` writes to leaves, or to parts of them."""
@@ -224,8 +256,14 @@ LIBRARIES = ("-packages/", f"{Path(__file__).parents[1]}/", f"{Path(os.__file__)
 _UNGUARDED = ("vars", "__dict__", "lru_cache", "cache_info", "environ", "getenv")
 
 
-def _check_code(capture: Capture) -> None:
-    """Raises Refusal if a ``forward`` reads what Dynamo follows but does not guard."""
+#: What may tell sizes of 0 from others without a decision by them.
+_BY_LAYOUT = {"is_contiguous", "stride", "guard_or_false", "guard_or_true"}
+_BY_LAYOUT |= {"statically_known_true", "statically_known_false"}
+
+
+def _check_code(capture: Capture) -> Collection[str]:
+    """Returns the names that a ``forward`` reads. Raises Refusal if it reads what Dynamo follows
+    but does not guard."""
     names: dict[str, str] = {}
     files: set[str] = set()
     for code in torch._guards.TracingContext.get_traced_code() or ():
@@ -248,13 +286,14 @@ def _check_code(capture: Capture) -> None:
             if name in names and isinstance(value, collections.deque) and value.maxlen is not None:
                 what = f"the greatest length of the deque {name} ({names[name]})"
                 raise Refusal(f"PyTorch's tracer does not know {what}")
+    return names
 
 
 def _backend(module: torch.fx.GraphModule, _: Any) -> Captured:
     capture = _local.capture
     if capture is None:
         raise Miss
-    _check_code(capture)
+    names = _check_code(capture)
     capture.check_writes()
     if any("numpy" in getattr(type(one.target), "__name__", "") for one in module.graph.nodes):
         raise Refusal("it computes with NumPy")
@@ -268,7 +307,28 @@ def _backend(module: torch.fx.GraphModule, _: Any) -> Captured:
         places.append(None if base is None else capture.place(base))
         dims.append(getattr(source, "idx", None) if base is not source else None)
         numbers.append(bool(getattr(argument, "pass_arg_as_tensor", False)))
-    return Captured(module, places, dims, numbers, _branches(module))
+    sure = not capture.mistook and _BY_LAYOUT.isdisjoint(names) and _are_sizes_right(module)
+    return Captured(module, places, dims, numbers, _branches(module), sure)
+
+
+def _are_sizes_right(module: torch.fx.GraphModule) -> bool:
+    """Returns whether each size in a graph is what its expression gives for those of this call."""
+    import sympy
+
+    known: dict[Any, Any] = {}
+    sizes = [
+        (node.op == "placeholder", one.node.expr, one.node.hint)
+        for node in module.graph.nodes
+        for leaf in leaves_of(node.meta.get("example_value"))
+        for one in (leaf.shape if isinstance(leaf, Tensor) else [leaf])
+        if isinstance(one, (torch.SymInt, torch.SymBool, torch.SymFloat))
+    ]
+    for given, expression, hint in dict.fromkeys(sizes):
+        if given and expression.is_Symbol:
+            known.setdefault(expression, sympy.sympify(hint))
+        elif hint is not None and expression.xreplace(known) != hint:
+            return False
+    return True
 
 
 def _branches(module: torch.fx.GraphModule) -> list[tuple[str, set[str]]]:
@@ -306,6 +366,7 @@ _SETTINGS = {
     "optimize_ddp": False,
     "specialize_float": False,
     "specialize_int": False,
+    "fake_tensor_cache_enabled": False,  # keys with symbols cost more than what is found
     "recompile_limit": 1000,
     "accumulated_recompile_limit": 100_000,
     "suppress_errors": False,
@@ -383,6 +444,7 @@ class CapturedFunction:
             stack.enter_context(torch._dynamo.config.patch(known))
             sources: Any = torch.compiler.config
             stack.enter_context(sources.patch(dynamic_sources=_OF_BATCHES))
+            stack.enter_context(capture.watched())
             patch: Any = shapes.patch  # type: ignore[attr-defined]
             stack.enter_context(patch(use_duck_shape=False, backed_size_oblivious=oblivious))
             _local.capture, _local.run = capture, run

@@ -20,7 +20,7 @@ from pyg_batchgnn.port import foreign
 from pyg_batchgnn.port.batches import ArgumentTensor
 from pyg_batchgnn.port.binding import Bound, bind
 from pyg_batchgnn.port.call import SCALARS, Call, Entry, Tracing, first_rows
-from pyg_batchgnn.port.capture import CapturedFunction, Miss, operations
+from pyg_batchgnn.port.capture import Captured, CapturedFunction, Miss, operations
 from pyg_batchgnn.port.modules import is_symbolic, is_traced
 from pyg_batchgnn.port.recording import Axis, Count, Nodes, Refusal, mapped, tensors
 from pyg_batchgnn.port.structure import prefix
@@ -216,20 +216,25 @@ def _entry(tracing: Tracing, call: Call) -> Entry:
     for which ``forward`` does the same as for others; else these sizes have graphs of their own."""
     pattern, shapes = call.pattern(), enumerate(call.shapes)
     zeros = tuple((place, tuple(map(bool, shape))) for place, shape in shapes if 0 in shape)
-    if not zeros:
-        return tracing.entries.setdefault(pattern, Entry())
-    looked = CapturedFunction(), CapturedFunction()
-    if (pattern, zeros) not in tracing.differs:
-        seen: list[list[Any]] = [[], []]
-        for exact in (False, True):
-            see = lambda captured, _, found=seen[exact]: found.extend(operations(captured))  # noqa: E731
-            call.look(looked[exact], see, exact)
-        tracing.differs[pattern, zeros] = seen[0] != seen[1]
-    differs = tracing.differs[pattern, zeros]
-    key = pattern, zeros if differs else ()
-    if key not in tracing.entries:
-        tracing.entries[key] = Entry(differs, looked[differs])  # it need not be captured again
-    return tracing.entries[key]
+    entry = tracing.entries.setdefault((pattern, ()), Entry())
+    exact = CapturedFunction()
+    if zeros and (pattern, zeros) not in tracing.differs:
+        tracing.differs[pattern, zeros] = _differs(call, entry.function, exact)
+    if not zeros or not tracing.differs[pattern, zeros]:
+        return entry
+    return tracing.entries.setdefault((pattern, zeros), Entry(True, exact))
+
+
+def _differs(call: Call, oblivious: CapturedFunction, exact: CapturedFunction) -> bool:
+    """Returns whether ``forward`` does something else for sizes of 0: if a graph that treats them
+    as others is not sure, whether one of these sizes alone computes something else."""
+    graphs: list[list[Captured]] = [[], []]
+    call.look(oblivious, lambda captured, _: graphs[0].append(captured))
+    if graphs[0] and graphs[0][0].is_sure:
+        return False
+    call.look(exact, lambda captured, _: graphs[1].append(captured), exact=True)
+    before, now = (list(map(operations, found)) for found in graphs)
+    return before != now
 
 
 def encoded_rows(model: torch.nn.Module) -> dict[str | None, tuple[int, int]]:
