@@ -216,18 +216,19 @@ def _entry(tracing: Tracing, call: Call) -> Entry:
     for which ``forward`` does the same as for others; else these sizes have graphs of their own."""
     pattern, shapes = call.pattern(), enumerate(call.shapes)
     zeros = tuple((place, tuple(map(bool, shape))) for place, shape in shapes if 0 in shape)
-    entry = tracing.entries.setdefault((pattern, ()), Entry())
-    exact = CapturedFunction()
+    looked = CapturedFunction(), CapturedFunction()
     if zeros and (pattern, zeros) not in tracing.differs:
-        tracing.differs[pattern, zeros] = _differs(call, entry.function, exact)
-    if not zeros or not tracing.differs[pattern, zeros]:
-        return entry
-    return tracing.entries.setdefault((pattern, zeros), Entry(True, exact))
+        tracing.differs[pattern, zeros] = _differs(call, *looked)
+    differs = bool(zeros) and tracing.differs[pattern, zeros]
+    key = pattern, zeros if differs else ()
+    if key not in tracing.entries:
+        tracing.entries[key] = Entry(differs, looked[differs])  # it need not be captured again
+    return tracing.entries[key]
 
 
 def _differs(call: Call, oblivious: CapturedFunction, exact: CapturedFunction) -> bool:
-    """Returns whether ``forward`` does something else for sizes of 0: if a graph that treats them
-    as others is not sure, whether one of these sizes alone computes something else."""
+    """Returns whether ``forward`` does something else for sizes of 0 than for others: a graph that
+    treats them alike may be sure that it does not; else one that does not is compared with it."""
     graphs: list[list[Captured]] = [[], []]
     call.look(oblivious, lambda captured, _: graphs[0].append(captured))
     if graphs[0] and graphs[0][0].is_sure:
