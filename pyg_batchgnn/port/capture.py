@@ -17,7 +17,7 @@ import os
 import sys
 import threading
 import types
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -202,26 +202,31 @@ class Capture:
     #: the ids of those that ``forward`` writes to. They are no leaves, which would run before what
     #: was written is replayed.
     written: set[int] = field(default_factory=set)
-    mistook: bool = False  # a decision took a size for another
+    #: the numbers of sizes that were computed, as expressions, and what they are in this call
+    sizes: list[tuple[Any, Any]] = field(default_factory=list)
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Notes whether what Dynamo decides by a number of sizes is what the call would decide."""
+        """Notes what Dynamo makes of each number of sizes that the call computes or decides by."""
+        from torch._dynamo.variables.tensor import SymNodeVariable
         from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-        original: Any = ShapeEnv.evaluate_sym_node
+        made, decided = SymNodeVariable.__init__, ShapeEnv.evaluate_sym_node
 
-        def evaluate(environment: Any, node: Any, *args: Any, **options: Any) -> Any:
-            found = original(environment, node, *args, **options)
-            if _local.capture is self and node.hint is not None:
-                self.mistook = self.mistook or found != node.hint
+        def make(variable: Any, proxy: Any, number: Any, **options: Any) -> None:
+            made(variable, proxy, number, **options)
+            self.sizes.extend(_sizes_in(number) if _local.capture is self else ())
+
+        def decide(environment: Any, node: Any, *args: Any, **options: Any) -> Any:
+            found = decided(environment, node, *args, **options)
+            self.sizes.extend([(found, node.hint)] if _local.capture is self else ())
             return found
 
-        ShapeEnv.evaluate_sym_node = evaluate  # type: ignore[method-assign]
+        SymNodeVariable.__init__, ShapeEnv.evaluate_sym_node = make, decide  # type: ignore[method-assign]
         try:
             yield
         finally:
-            ShapeEnv.evaluate_sym_node = original  # type: ignore[method-assign]
+            SymNodeVariable.__init__, ShapeEnv.evaluate_sym_node = made, decided  # type: ignore[method-assign]
 
     def check_writes(self) -> None:
         """Raises _WrittenError if ``forward`` writes to leaves, or to parts of them."""
@@ -307,33 +312,35 @@ def _backend(module: torch.fx.GraphModule, _: Any) -> Captured:
         places.append(None if base is None else capture.place(base))
         dims.append(getattr(source, "idx", None) if base is not source else None)
         numbers.append(bool(getattr(argument, "pass_arg_as_tensor", False)))
-    sure = not capture.mistook and _BY_LAYOUT.isdisjoint(names) and _are_sizes_right(module)
+    sizes = (pair for one in module.graph.nodes for pair in _sizes_in(one.meta.get("example_value")))
+    sure = _BY_LAYOUT.isdisjoint(names) and _are_right([*capture.sizes, *sizes], _environment(module))
     return Captured(module, places, dims, numbers, _branches(module), sure)
 
 
-def _are_sizes_right(module: torch.fx.GraphModule) -> bool:
-    """Returns whether each size in a graph is what its expression gives for those of this call."""
+def _sizes_in(value: Any) -> list[tuple[Any, Any]]:
+    """Returns the sizes in a value that have symbols: their expressions and what they are now."""
+    sizes = [size for one in leaves_of(value) for size in getattr(one, "shape", (one,))]
+    kinds = torch.SymInt, torch.SymBool, torch.SymFloat
+    return [(one.node.expr, one.node.hint) for one in sizes if isinstance(one, kinds)]
+
+
+def _are_right(sizes: Iterable[tuple[Any, Any]], environment: Any) -> bool:
+    """Returns whether expressions of sizes, which Dynamo takes to be positive, whatever they are,
+    give what they are in this call."""
     import sympy
 
-    known: dict[Any, Any] = {}
-    sizes = [
-        (node.op == "placeholder", one.node.expr, one.node.hint)
-        for node in module.graph.nodes
-        for leaf in leaves_of(node.meta.get("example_value"))
-        for one in (leaf.shape if isinstance(leaf, Tensor) else [leaf])
-        if isinstance(one, (torch.SymInt, torch.SymBool, torch.SymFloat))
-    ]
-    for given, expression, hint in dict.fromkeys(sizes):
-        if given and expression.is_Symbol:
-            known.setdefault(expression, sympy.sympify(hint))
-        elif hint is not None and expression.xreplace(known) != hint:
-            return False
-    return True
+    values = getattr(environment, "backed_var_to_val", None) or getattr(environment, "var_to_val", {})
+    known = {(sympy.sympify(one), now) for one, now in sizes if now is not None}
+    return all(one.xreplace(values) == now for one, now in known)
+
+
+def _environment(module: torch.fx.GraphModule) -> Any:
+    modes = (getattr(one.meta.get("example_value"), "fake_mode", None) for one in module.graph.nodes)
+    return next((mode.shape_env for mode in modes if mode is not None), None)
 
 
 def _branches(module: torch.fx.GraphModule) -> list[tuple[str, set[str]]]:
-    modes = (getattr(one.meta.get("example_value"), "fake_mode", None) for one in module.graph.nodes)
-    environment = next((mode.shape_env for mode in modes if mode is not None), None)
+    environment = _environment(module)
     guards = [] if environment is None else [one.expr for one in environment.guards]
     return [(str(one), {str(symbol) for symbol in one.free_symbols}) for one in guards if not _is_always(one)]
 

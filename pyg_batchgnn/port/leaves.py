@@ -29,6 +29,7 @@ LEAF = torch.ops.pyg_batchgnn_port.leaf.default
 RETURNED = torch.ops.pyg_batchgnn_port.returned.default
 #: Between the kind of a leaf and the names of its tensors; and inside of relations.
 _BETWEEN, _INSIDE = "\x1f", "\x1e"
+_SEVERAL = f"one{_BETWEEN}of several"  # the kind of a leaf that takes a list of tensors
 #: The ``forward``, or ``propagate``, of the classes of leaves, and the names of their arguments.
 _originals: dict[tuple[type, str], Any] = {}
 _names: dict[type, tuple[str, ...]] = {}
@@ -104,15 +105,13 @@ _LEARNS = torch.zeros((), requires_grad=True)
 
 
 @torch._dynamo.assume_constant_result  # type: ignore[untyped-decorator]
-def _learns(number: int) -> bool:
-    """Returns whether parameters of a module take gradients, which patterns of calls tell apart."""
-    assert now.modules is not None
-    return any(one.requires_grad for one in now.modules[number].parameters())
-
-
-@torch._dynamo.assume_constant_result  # type: ignore[untyped-decorator]
-def _is_part(number: int) -> bool:
-    return now.modules is not None and number in now.modules and number not in now.written
+def _learns(number: int) -> bool | None:
+    """Returns whether parameters of a leaf take gradients, which patterns of calls tell apart; None
+    of what is no leaf. Dynamo calls it, and so need not trace what it does."""
+    module = None if now.modules is None or number in now.written else now.modules.get(number)
+    if module is None or all((type(module), one) not in _originals for one, _ in _FORWARDS.values()):
+        return None
+    return any(one.requires_grad for one in module.parameters())
 
 
 def _call(module: Any, tensors: list[Tensor], names: list[str]) -> list[Tensor]:
@@ -122,7 +121,7 @@ def _call(module: Any, tensors: list[Tensor], names: list[str]) -> list[Tensor]:
 
 def _conv_forward(self: Any, *args: Any, **kwargs: Any) -> Any:
     original = _original(self, "forward")
-    if not is_dynamo_compiling() or type(self) not in _names or not _is_part(id(self)):
+    if not is_dynamo_compiling() or type(self) not in _names or _learns(id(self)) is None:
         return original(self, *args, **kwargs)
     given = dict(zip(_names[type(self)], args, strict=False))
     given.update(kwargs)
@@ -147,18 +146,18 @@ def _forward_of_one(self: Any, *args: Any, **kwargs: Any) -> Any:
     simple = not kwargs and len(args) > 0 and isinstance(args[0], (Tensor, list))
     for one in args[1:]:
         simple = simple and one is None
-    simple = simple and (type(self), "forward") in _originals
-    if not is_dynamo_compiling() or not simple or not _is_part(id(self)):
+    learns = _learns(id(self)) if is_dynamo_compiling() and simple else None
+    if learns is None:
         return _original(self, "forward")(self, *args, **kwargs)
-    if isinstance(args[0], list):
-        return _call(self, args[0], ["one", "of several"])[0]
-    return _call(self, [args[0]], ["one"])[0]
+    several = isinstance(args[0], list)
+    tensors, names = (args[0], _SEVERAL) if several else ([args[0]], "one")
+    return LEAF(tensors, id(self), names, _LEARNS if learns else None)[0]
 
 
 def _forward_of_types(self: Any, *args: Any, **kwargs: Any) -> Any:
     original = _original(self, "forward")
     simple = len(args) == 2 and not kwargs and isinstance(args[0], dict) and isinstance(args[1], dict)
-    if not is_dynamo_compiling() or not simple or not _is_part(id(self)):
+    if not is_dynamo_compiling() or not simple or _learns(id(self)) is None:
         return original(self, *args, **kwargs)
     x, edges = args
     tensors: list[Tensor] = []
@@ -184,7 +183,7 @@ def _forward_of_types(self: Any, *args: Any, **kwargs: Any) -> Any:
 def _propagate(self: Any, edge_index: Any, size: Any = None, **kwargs: Any) -> Any:
     plain = _original(self, "propagate")(self, edge_index, size=size, **kwargs)
     simple = isinstance(plain, Tensor) and isinstance(edge_index, Tensor)
-    if not is_dynamo_compiling() or not simple or not _is_part(id(self)):
+    if not is_dynamo_compiling() or not simple or _learns(id(self)) is None:
         return plain
     tensors, names = [plain, edge_index], ["propagate", "", "edge_index"]
     for name, one in kwargs.items():
@@ -271,7 +270,7 @@ def _fake_of_one(module: Any, tensors: Sequence[Tensor]) -> Tensor:
     if kind is _JUMPS and module.mode == "cat":
         return x.new_empty((*x.shape[:-1], sum(one.size(-1) for one in tensors)))
     if kind not in rules.LINEAR and kind is not torch_geometric.nn.MLP:
-        return torch.empty_like(x)
+        return x.new_empty(x.shape)
     weight = module.weight if kind in rules.LINEAR else module.lins[-1].weight
     dtype = torch.promote_types(x.dtype, weight.dtype)
     if torch.is_autocast_enabled("cpu"):
