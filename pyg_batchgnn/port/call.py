@@ -29,6 +29,7 @@ from pyg_batchgnn.port.capture import (
 from pyg_batchgnn.port.check import Trial, difference
 from pyg_batchgnn.port.execution import Frame
 from pyg_batchgnn.port.execution import run as run_program
+from pyg_batchgnn.port.memo import Memo
 from pyg_batchgnn.port.modules import AcceleratedConv, AcceleratedHeteroConv
 from pyg_batchgnn.port.program import Program, drops_now, shared_values
 from pyg_batchgnn.port.recording import (
@@ -69,10 +70,12 @@ class Graph:
     ) -> frozenset[int]:
         """Returns the values that copies of a node may share now; none if a batch has no copies."""
         drops = differ = frozenset[int]()  # most batches have no copies, whatever drops
+        alone = copies.alone
+        share_dropout = share_dropout and not alone  # other batches have other masks
         while True:
-            state = drops, differ
+            state = drops, differ, alone
             if state not in self.shareable:
-                self.shareable[state] = shared_values(self.recording, model, drops, differ)
+                self.shareable[state] = shared_values(self.recording, model, drops, differ, alone)
             rows = copies.rows(self.recording, self.shareable[state], inputs)
             if not rows:
                 return frozenset()
@@ -80,7 +83,7 @@ class Graph:
             if not (drops or share_dropout):
                 calls = enumerate(self.recording.calls)
                 drops = frozenset(place for place, call in calls if drops_now(call, model))
-            if state == (drops, differ):
+            if state == (drops, differ, alone):
                 return self.shareable[state]
 
     def why_unfit(self, model: torch.nn.Module, trims: Sequence[type[torch.nn.Module]]) -> str | None:
@@ -117,6 +120,7 @@ class Tracing:
     check: str = "once"  # "often" compares a program with its graph at every 2^k-th call
     is_sequential: bool = False  # the model is a `Sequential` of PyG without a ``forward`` of the user's
     share_dropout: bool = False  # copies of a node have one mask before they differ
+    memo: Memo | None = None  # what was encoded of nodes, in a block that encodes each once
     uses_all_rows: bool = False  # True once a loss used other rows than the seeds'
     entries: dict[Any, Entry] = field(default_factory=dict)  # by the pattern of the arguments
     differs: dict[Any, bool] = field(default_factory=dict)  # by pattern and sizes of 0: in what is done
@@ -174,7 +178,8 @@ class Call:
         self._trees = {
             name: one.attributes() if isinstance(one, Batch) else one for name, one in bound.arguments.items()
         }
-        self._copies = Copies(bound.structure, bound.ids)
+        self._memo = None if torch.is_grad_enabled() else tracing.memo
+        self._copies = Copies(bound.structure, bound.ids, alone=self._memo is not None)
         self.leaves = [one for one in leaves_of(self._trees) if isinstance(one, ArgumentTensor)]
         self.shapes: list[tuple[int, ...]] = []  # of what Dynamo gets for them
 
@@ -366,7 +371,8 @@ class Call:
     def _outputs(self, graph: Graph, inputs: Sequence[Any], *, seeds: bool) -> list[Any]:
         program = self._program(graph, inputs, seeds=seeds)
         frame = Frame(program, self._model, self._bound.structure, {})
-        found = run_program(frame, inputs, self._copies)
+        state = None if self._memo is None else _state(self._model)
+        found = run_program(frame, inputs, self._copies, self._memo, state)
         self._tracing.encoded = frame.encoded
         return found
 

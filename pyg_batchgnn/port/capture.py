@@ -208,10 +208,12 @@ class Capture:
     @contextmanager
     def watched(self) -> Iterator[None]:
         """Notes what Dynamo makes of each number of sizes that the call computes or decides by."""
-        from torch._dynamo.variables.tensor import SymNodeVariable
-        from torch.fx.experimental.symbolic_shapes import ShapeEnv
+        from torch._dynamo.variables import tensor
+        from torch.fx.experimental import symbolic_shapes
 
-        made, decided = SymNodeVariable.__init__, ShapeEnv.evaluate_sym_node
+        number_of: Any = tensor.SymNodeVariable
+        shapes: Any = symbolic_shapes.ShapeEnv
+        made, decided = number_of.__init__, shapes.evaluate_sym_node
 
         def make(variable: Any, proxy: Any, number: Any, **options: Any) -> None:
             made(variable, proxy, number, **options)
@@ -222,11 +224,11 @@ class Capture:
             self.sizes.extend([(found, node.hint)] if _local.capture is self else ())
             return found
 
-        SymNodeVariable.__init__, ShapeEnv.evaluate_sym_node = make, decide  # type: ignore[method-assign]
+        number_of.__init__, shapes.evaluate_sym_node = make, decide
         try:
             yield
         finally:
-            SymNodeVariable.__init__, ShapeEnv.evaluate_sym_node = made, decided  # type: ignore[method-assign]
+            number_of.__init__, shapes.evaluate_sym_node = made, decided
 
     def check_writes(self) -> None:
         """Raises _WrittenError if ``forward`` writes to leaves, or to parts of them."""
@@ -327,7 +329,7 @@ def _sizes_in(value: Any) -> list[tuple[Any, Any]]:
 def _are_right(sizes: Iterable[tuple[Any, Any]], environment: Any) -> bool:
     """Returns whether expressions of sizes, which Dynamo takes to be positive, whatever they are,
     give what they are in this call."""
-    import sympy
+    import sympy  # type: ignore[import-untyped]
 
     values = getattr(environment, "backed_var_to_val", None) or getattr(environment, "var_to_val", {})
     known = {(sympy.sympify(one), now) for one, now in sizes if now is not None}
@@ -347,7 +349,7 @@ def _branches(module: torch.fx.GraphModule) -> list[tuple[str, set[str]]]:
 
 def _is_always(guard: Any) -> bool:
     """Returns whether a comparison of one size comes out alike for all sizes from 2 on."""
-    import sympy  # type: ignore[import-untyped]
+    import sympy
 
     if len(guard.free_symbols) != 1 or isinstance(guard, sympy.Eq):
         return False
