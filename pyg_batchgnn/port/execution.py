@@ -101,7 +101,7 @@ def _share(frame: Frame, number: int, distinct: Frame | None, copies: Copies, fr
         computed = 0 if is_known else rows.size(0)
         if fresh is not None:
             nodes = fresh.of[axis.name].nodes
-            rows = fresh.keep(axis.name, number, rows) if number in frame.program.kept else None
+            rows = fresh.of[axis.name].keep(number, rows) if number in frame.program.kept else None
         frame.values[number] = partial(nodes.spread, rows, count)
     known = frame.encoded.get(axis.name, (0, 0))
     frame.encoded[axis.name] = max(known[0], count), max(known[1], computed)

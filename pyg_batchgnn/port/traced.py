@@ -267,7 +267,7 @@ def encode_once(
     """In a block, ``model(batch)`` without gradients encodes each node once for all batches: what
     it computes row by row from attributes of a node is remembered by ``n_id``. Nodes whose
     attributes differ from those remembered are encoded again, and so are all if a parameter, a
-    buffer or a mode of the model changed.
+    buffer or a mode of the model changed, but for writes through ``.data``.
 
     >>> from torch_geometric.nn import Linear, SAGEConv, Sequential
     >>> layers = [(Linear(8, 8), "x -> x"), (SAGEConv(8, 3), "x, edge_index -> x")]
