@@ -15,8 +15,7 @@ from torch_geometric.nn.conv import HeteroConv
 
 from pyg_batchgnn import nn, ops
 from pyg_batchgnn.port import foreign, rules
-from pyg_batchgnn.port.batches import ArgumentTensor, Batch
-from pyg_batchgnn.port.binding import Bound
+from pyg_batchgnn.port.batches import ArgumentTensor, Batch, Bound
 from pyg_batchgnn.port.capture import (
     LIBRARIES,
     Captured,
@@ -31,7 +30,7 @@ from pyg_batchgnn.port.execution import Frame
 from pyg_batchgnn.port.execution import run as run_program
 from pyg_batchgnn.port.memo import Memo
 from pyg_batchgnn.port.modules import AcceleratedConv, AcceleratedHeteroConv
-from pyg_batchgnn.port.program import Program, drops_now, shared_values
+from pyg_batchgnn.port.program import Program, drops_now, may_drop, shared_values
 from pyg_batchgnn.port.recording import (
     Axis,
     Count,
@@ -60,6 +59,7 @@ class Graph:
     checked: set[Program] = field(default_factory=set)  # those that were compared
     #: by what drops elements and what differs, the values that copies of a node may share
     shareable: dict[Any, frozenset[int]] = field(default_factory=dict)
+    may_drop: list[int] | None = None  # the places of calls that may drop elements
     draws: bool = False  # numbers are drawn anew whenever it runs, beside the one of its own dropout
     wrong: str = ""  # the reason why it is not used, or empty
     states: dict[int, Any] = field(default_factory=dict)  # by call, the options of its module
@@ -72,6 +72,9 @@ class Graph:
         drops = differ = frozenset[int]()  # most batches have no copies, whatever drops
         alone = copies.alone
         share_dropout = share_dropout and not alone  # other batches have other masks
+        calls = self.recording.calls
+        if self.may_drop is None:
+            self.may_drop = [place for place, call in enumerate(calls) if may_drop(call, model)]
         while True:
             state = drops, differ, alone
             if state not in self.shareable:
@@ -81,8 +84,7 @@ class Graph:
                 return frozenset()
             differ |= {number for number, one in rows.items() if one is None}
             if not (drops or share_dropout):
-                calls = enumerate(self.recording.calls)
-                drops = frozenset(place for place, call in calls if drops_now(call, model))
+                drops = frozenset(one for one in self.may_drop if drops_now(calls[one], model))
             if state == (drops, differ, alone):
                 return self.shareable[state]
 
@@ -180,6 +182,7 @@ class Call:
         }
         self._memo = None if torch.is_grad_enabled() else tracing.memo
         self._copies = Copies(bound.structure, bound.ids, alone=self._memo is not None)
+        self._shared: frozenset[int] | None = None  # the values that copies share, once a graph told
         self.leaves = [one for one in leaves_of(self._trees) if isinstance(one, ArgumentTensor)]
         self.shapes: list[tuple[int, ...]] = []  # of what Dynamo gets for them
 
@@ -362,11 +365,12 @@ class Call:
         return self._outputs(graph, inputs, seeds=self._bound.seeds is not None)
 
     def _program(self, graph: Graph, inputs: Sequence[Any], *, seeds: bool) -> Program:
-        shared = graph.shared(self._model, self._copies, inputs, self._tracing.share_dropout)
-        if (seeds, shared) not in graph.programs:
-            program = Program(graph.recording, self._model, seeds=seeds, shared=shared)
-            graph.programs[seeds, shared] = program
-        return graph.programs[seeds, shared]
+        if self._shared is None:
+            self._shared = graph.shared(self._model, self._copies, inputs, self._tracing.share_dropout)
+        place = seeds, self._shared
+        if place not in graph.programs:
+            graph.programs[place] = Program(graph.recording, self._model, seeds=seeds, shared=self._shared)
+        return graph.programs[place]
 
     def _outputs(self, graph: Graph, inputs: Sequence[Any], *, seeds: bool) -> list[Any]:
         program = self._program(graph, inputs, seeds=seeds)

@@ -39,8 +39,6 @@ from pyg_batchgnn.port.recording import (
     Refusal,
     form_of,
     leaves_of,
-    mapped,
-    tensors,
 )
 
 
@@ -163,26 +161,6 @@ def axes_by_size(captured: Captured) -> dict[torch.fx.Node, Axis]:
     known = symbols(captured)
     nodes = (one for one in captured.module.graph.nodes if one.target is RETURNED)
     return {one: axis_of(one.meta.get("example_value"), known) for one in nodes}
-
-
-def operations(captured: Captured) -> list[Any]:
-    """Returns what a graph computes, in a form that compares with that of graphs of other sizes."""
-    places: dict[torch.fx.Node, Any] = {}
-
-    def described(one: Any) -> Any:
-        if isinstance(one, torch.fx.Node):
-            return places.get(one, "size")
-        return "size" if type(one) is int and one == 0 else repr(one)
-
-    found: list[Any] = []
-    for node in captured.module.graph.nodes:
-        value = node.meta.get("example_value")
-        if node.op == "placeholder" and isinstance(value, Tensor):
-            places[node] = node.target
-        elif node.op in ("get_attr", "output") or tensors(value):
-            places[node] = len(found)
-            found.append((str(node.target), mapped((node.args, dict(node.kwargs)), described)))
-    return found
 
 
 class _WrittenError(Exception):

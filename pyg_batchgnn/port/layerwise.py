@@ -19,8 +19,7 @@ from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
 from pyg_batchgnn import nn
 from pyg_batchgnn.port import rules
-from pyg_batchgnn.port.batches import ArgumentTensor
-from pyg_batchgnn.port.binding import Bound
+from pyg_batchgnn.port.batches import ArgumentTensor, Bound
 from pyg_batchgnn.port.call import Call, Graph, Tracing
 from pyg_batchgnn.port.capture import Captured, CapturedFunction
 from pyg_batchgnn.port.execution import Frame, run_step, take

@@ -122,8 +122,8 @@ class Memo:
         distinct nodes, by value. ``inputs``: of the program. ``state``: of the model."""
         values = zip(program.recording.inputs, inputs, strict=True)
         beside = [one for number, one in values if number in program.beside]
-        own = [one for one in beside if isinstance(one, Tensor) and not one.is_inference()]
-        versions = [(id(one), one._version, one.data_ptr()) for one in own]
+        tensors = [one for one in beside if isinstance(one, Tensor) and not one.is_inference()]
+        versions = [(id(one), one._version, one.data_ptr()) for one in tensors]
         numbers = [id(one) if isinstance(one, Tensor) else one for one in beside]
         now = state, versions, numbers, torch.is_inference_mode_enabled()
         if program not in self._known or self._known[program][0] != now:

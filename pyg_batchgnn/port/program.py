@@ -378,8 +378,14 @@ def _is_of_node(call: Call, recording: Recording, model: torch.nn.Module) -> boo
     return not has_counts((call.args, call.kwargs))
 
 
+def may_drop(call: Call, model: torch.nn.Module) -> bool:
+    module = module_of(call, model)
+    is_mlp = module is not None and rules.kind_of(module) is rules.MLP
+    return is_mlp or is_dropout(call, model) or call.target in rules.DROPOUTS
+
+
 def drops_now(call: Call, model: torch.nn.Module) -> bool:
-    """Returns whether a call drops elements at random now, or may do so."""
+    """Returns whether a call that may drop elements at random does so now, or may do so."""
     module: Any = module_of(call, model)
     if is_dropout(call, model):
         return bool(refs((call.args[1:], call.kwargs))) or rate_of(call, model, {}) != 0.0

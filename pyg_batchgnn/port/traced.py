@@ -19,10 +19,9 @@ from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
 from pyg_batchgnn import machine, nn, ops
 from pyg_batchgnn.port import foreign
-from pyg_batchgnn.port.batches import ArgumentTensor
-from pyg_batchgnn.port.binding import Bound, bind
+from pyg_batchgnn.port.batches import ArgumentTensor, Bound, bind
 from pyg_batchgnn.port.call import SCALARS, Call, Entry, Tracing, first_rows
-from pyg_batchgnn.port.capture import Captured, CapturedFunction, Miss, operations
+from pyg_batchgnn.port.capture import CapturedFunction, Miss
 from pyg_batchgnn.port.memo import Memo, Memory
 from pyg_batchgnn.port.modules import is_symbolic, is_traced
 from pyg_batchgnn.port.recording import Axis, Count, Nodes, Refusal, mapped, tensors
@@ -219,26 +218,16 @@ def _entry(tracing: Tracing, call: Call) -> Entry:
     for which ``forward`` does the same as for others; else these sizes have graphs of their own."""
     pattern, shapes = call.pattern(), enumerate(call.shapes)
     zeros = tuple((place, tuple(map(bool, shape))) for place, shape in shapes if 0 in shape)
-    looked = CapturedFunction(), CapturedFunction()
+    looked: Entry | None = None
     if zeros and (pattern, zeros) not in tracing.differs:
-        tracing.differs[pattern, zeros] = _differs(call, *looked)
-    differs = bool(zeros) and tracing.differs[pattern, zeros]
-    key = pattern, zeros if differs else ()
-    if key not in tracing.entries:
-        tracing.entries[key] = Entry(differs, looked[differs])  # it need not be captured again
-    return tracing.entries[key]
-
-
-def _differs(call: Call, oblivious: CapturedFunction, exact: CapturedFunction) -> bool:
-    """Returns whether ``forward`` does something else for sizes of 0 than for others: a graph that
-    treats them alike may be sure that it does not; else one that does not is compared with it."""
-    graphs: list[list[Captured]] = [[], []]
-    call.look(oblivious, lambda captured, _: graphs[0].append(captured))
-    if graphs[0] and graphs[0][0].is_sure:
-        return False
-    call.look(exact, lambda captured, _: graphs[1].append(captured), exact=True)
-    before, now = (list(map(operations, found)) for found in graphs)
-    return before != now
+        looked, sure = Entry(), list[bool]()
+        call.look(looked.function, lambda captured, _: sure.append(captured.is_sure))
+        tracing.differs[pattern, zeros] = sure != [True]
+    exact = bool(zeros) and tracing.differs[pattern, zeros]
+    place = pattern, zeros if exact else ()
+    if place not in tracing.entries:
+        tracing.entries[place] = Entry(exact) if exact or looked is None else looked
+    return tracing.entries[place]
 
 
 def encoded_rows(model: torch.nn.Module) -> dict[str | None, tuple[int, int]]:
