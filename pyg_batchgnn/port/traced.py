@@ -21,7 +21,7 @@ from pyg_batchgnn import machine, nn, ops
 from pyg_batchgnn.port import foreign
 from pyg_batchgnn.port.batches import ArgumentTensor, Bound, bind
 from pyg_batchgnn.port.call import SCALARS, Call, Entry, Tracing, first_rows
-from pyg_batchgnn.port.capture import CapturedFunction, Miss
+from pyg_batchgnn.port.capture import Miss
 from pyg_batchgnn.port.memo import Memo, Memory
 from pyg_batchgnn.port.modules import is_symbolic, is_traced
 from pyg_batchgnn.port.recording import Axis, Count, Nodes, Refusal, mapped, tensors
