@@ -4,7 +4,7 @@ Whoever needs room makes room, in the same room. A new room states its ceiling o
 """
 
 BOUNDS = {
-    "package: Python files": 303,
+    "package: Python files": 302,
     "package: Python lines": 68_608,
     "lines of train": 9_441,
     "lines of data": 7_184,

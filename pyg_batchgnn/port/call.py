@@ -27,9 +27,8 @@ from pyg_batchgnn.port.capture import (
 from pyg_batchgnn.port.check import Trial, difference
 from pyg_batchgnn.port.execution import Frame
 from pyg_batchgnn.port.execution import run as run_program
-from pyg_batchgnn.port.memo import Memo
 from pyg_batchgnn.port.modules import AcceleratedConv
-from pyg_batchgnn.port.program import Program, drops_now, may_drop, shared_values
+from pyg_batchgnn.port.program import Program, drops_now, shared_values
 from pyg_batchgnn.port.recording import (
     Axis,
     Count,
@@ -58,7 +57,6 @@ class Graph:
     checked: set[Program] = field(default_factory=set)  # those that were compared
     #: by what drops elements and what differs, the values that copies of a node may share
     shareable: dict[Any, frozenset[int]] = field(default_factory=dict)
-    may_drop: list[int] | None = None  # the places of calls that may drop elements
     draws: bool = False  # numbers are drawn anew whenever it runs, beside the one of its own dropout
     wrong: str = ""  # the reason why it is not used, or empty
     states: dict[int, Any] = field(default_factory=dict)  # by call, the options of its module
@@ -69,22 +67,18 @@ class Graph:
     ) -> frozenset[int]:
         """Returns the values that copies of a node may share now; none if a batch has no copies."""
         drops = differ = frozenset[int]()  # most batches have no copies, whatever drops
-        alone = copies.alone
-        share_dropout = share_dropout and not alone  # other batches have other masks
-        calls = self.recording.calls
-        if self.may_drop is None:
-            self.may_drop = [place for place, call in enumerate(calls) if may_drop(call, model)]
         while True:
-            state = drops, differ, alone
+            state = drops, differ
             if state not in self.shareable:
-                self.shareable[state] = shared_values(self.recording, model, drops, differ, alone)
+                self.shareable[state] = shared_values(self.recording, model, drops, differ)
             rows = copies.rows(self.recording, self.shareable[state], inputs)
             if not rows:
                 return frozenset()
             differ |= {number for number, one in rows.items() if one is None}
             if not (drops or share_dropout):
-                drops = frozenset(one for one in self.may_drop if drops_now(calls[one], model))
-            if state == (drops, differ, alone):
+                calls = enumerate(self.recording.calls)
+                drops = frozenset(place for place, call in calls if drops_now(call, model))
+            if state == (drops, differ):
                 return self.shareable[state]
 
     def why_unfit(self, model: torch.nn.Module, trims: Sequence[type[torch.nn.Module]]) -> str | None:
@@ -120,7 +114,6 @@ class Tracing:
     check: str = "once"  # "often" compares a program with its graph at every 2^k-th call
     is_sequential: bool = False  # the model is a `Sequential` of PyG without a ``forward`` of the user's
     share_dropout: bool = False  # copies of a node have one mask before they differ
-    memo: Memo | None = None  # what was encoded of nodes, in a block that encodes each once
     uses_all_rows: bool = False  # True once a loss used other rows than the seeds'
     entries: dict[Any, Entry] = field(default_factory=dict)  # by the pattern of the arguments
     differs: dict[Any, bool] = field(default_factory=dict)  # by pattern and sizes of 0: in what is done
@@ -176,9 +169,7 @@ class Call:
         self._trees = {
             name: one.attributes() if isinstance(one, Batch) else one for name, one in bound.arguments.items()
         }
-        self._memo = None if torch.is_grad_enabled() else tracing.memo
-        self._copies = Copies(bound.structure, bound.ids, alone=self._memo is not None)
-        self._shared: frozenset[int] | None = None  # the values that copies share, once a graph told
+        self._copies = Copies(bound.structure, bound.ids)
         self.leaves = [one for one in leaves_of(self._trees) if isinstance(one, ArgumentTensor)]
         self.shapes: list[tuple[int, ...]] = []  # of what Dynamo gets for them
 
@@ -266,7 +257,7 @@ class Call:
         if why:
             found = self._call_by_call(graph, inputs, why)
         known = axes_by_size(captured) if why else graph.recording.result
-        axes = [known.get(one) for one in captured.outputs]
+        axes = [known.get(one) for one in captured.module.graph.output_node().args[0]]  # type: ignore
         self._tell_of_uncut(found, axes)
         return [first_rows(one, axis, self._bound) for one, axis in zip(found, axes, strict=True)]
 
@@ -361,18 +352,16 @@ class Call:
         return self._outputs(graph, inputs, seeds=self._bound.seeds is not None)
 
     def _program(self, graph: Graph, inputs: Sequence[Any], *, seeds: bool) -> Program:
-        if self._shared is None:
-            self._shared = graph.shared(self._model, self._copies, inputs, self._tracing.share_dropout)
-        place = seeds, self._shared
-        if place not in graph.programs:
-            graph.programs[place] = Program(graph.recording, self._model, seeds=seeds, shared=self._shared)
-        return graph.programs[place]
+        shared = graph.shared(self._model, self._copies, inputs, self._tracing.share_dropout)
+        if (seeds, shared) not in graph.programs:
+            program = Program(graph.recording, self._model, seeds=seeds, shared=shared)
+            graph.programs[seeds, shared] = program
+        return graph.programs[seeds, shared]
 
     def _outputs(self, graph: Graph, inputs: Sequence[Any], *, seeds: bool) -> list[Any]:
         program = self._program(graph, inputs, seeds=seeds)
         frame = Frame(program, self._model, self._bound.structure, {})
-        state = None if self._memo is None else _state(self._model)
-        found = run_program(frame, inputs, self._copies, self._memo, state)
+        found = run_program(frame, inputs, self._copies)
         self._tracing.encoded = frame.encoded
         return found
 

@@ -17,8 +17,8 @@ import os
 import sys
 import threading
 import types
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -31,15 +31,7 @@ from pyg_batchgnn.port import leaves, rules
 from pyg_batchgnn.port.batches import ArgumentTensor
 from pyg_batchgnn.port.leaves import LEAF, RETURNED, Leaf
 from pyg_batchgnn.port.modules import CAPTURING
-from pyg_batchgnn.port.recording import (
-    WHOLE,
-    Axis,
-    BatchEdges,
-    Edges,
-    Refusal,
-    form_of,
-    leaves_of,
-)
+from pyg_batchgnn.port.recording import WHOLE, Axis, BatchEdges, Edges, Refusal, form_of, leaves_of
 
 
 class Miss(BaseException):
@@ -74,13 +66,8 @@ class Captured:
     numbers: list[bool]  # of each placeholder, whether it is a number in a tensor
     #: the comparisons of sizes that the graph depends on
     branches: list[tuple[str, set[str]]] = field(default_factory=list)
-    #: no decision and no size took a size of 0 or 1 for another
-    is_sure: bool = False
+    is_sure: bool = False  # nothing took a size of 0 or 1 for another
     made: Any = None  # what its owner made of it
-
-    @property
-    def outputs(self) -> Any:
-        return self.module.graph.output_node().args[0]
 
     def forget(self) -> None:
         self.places[:] = [  # Dynamo holds the list too
@@ -182,15 +169,12 @@ class Capture:
     #: the numbers of sizes that were computed, as expressions, and what they are in this call
     sizes: list[tuple[Any, Any]] = field(default_factory=list)
 
-    @contextmanager
-    def watched(self) -> Iterator[None]:
+    def watched(self) -> AbstractContextManager[None]:
         """Notes what Dynamo makes of each number of sizes that the call computes or decides by."""
-        from torch._dynamo.variables import tensor
-        from torch.fx.experimental import symbolic_shapes
+        from torch._dynamo.variables.tensor import SymNodeVariable
+        from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-        number_of: Any = tensor.SymNodeVariable
-        shapes: Any = symbolic_shapes.ShapeEnv
-        made, decided = number_of.__init__, shapes.evaluate_sym_node
+        made, decided = SymNodeVariable.__init__, ShapeEnv.evaluate_sym_node
 
         def make(variable: Any, proxy: Any, number: Any, **options: Any) -> None:
             made(variable, proxy, number, **options)
@@ -201,11 +185,7 @@ class Capture:
             self.sizes.extend([(found, node.hint)] if _local.capture is self else ())
             return found
 
-        number_of.__init__, shapes.evaluate_sym_node = make, decide
-        try:
-            yield
-        finally:
-            number_of.__init__, shapes.evaluate_sym_node = made, decided
+        return leaves.in_place({(SymNodeVariable, "__init__"): make, (ShapeEnv, "evaluate_sym_node"): decide})
 
     def check_writes(self) -> None:
         """Raises _WrittenError if ``forward`` writes to leaves, or to parts of them."""
@@ -241,8 +221,7 @@ _UNGUARDED = ("vars", "__dict__", "lru_cache", "cache_info", "environ", "getenv"
 
 
 #: What may tell sizes of 0 from others without a decision by them.
-_BY_LAYOUT = {"is_contiguous", "stride", "guard_or_false", "guard_or_true"}
-_BY_LAYOUT |= {"statically_known_true", "statically_known_false"}
+_BY_LAYOUT = {"is_contiguous", "stride", "guard_or_false", "guard_or_true", "statically_known_true"}
 
 
 def _check_code(capture: Capture) -> Collection[str]:
@@ -294,9 +273,11 @@ def _backend(module: torch.fx.GraphModule, _: Any) -> Captured:
         places.append(None if base is None else capture.place(base))
         dims.append(getattr(source, "idx", None) if base is not source else None)
         numbers.append(bool(getattr(argument, "pass_arg_as_tensor", False)))
-    sizes = (pair for one in module.graph.nodes for pair in _sizes_in(one.meta.get("example_value")))
-    sure = _BY_LAYOUT.isdisjoint(names) and _are_right([*capture.sizes, *sizes], _environment(module))
-    return Captured(module, places, dims, numbers, _branches(module), sure)
+    values = [one.meta.get("example_value") for one in module.graph.nodes]
+    modes = (getattr(one, "fake_mode", None) for one in values)
+    environment = next((mode.shape_env for mode in modes if mode is not None), None)
+    sure = _BY_LAYOUT.isdisjoint(names) and _are_right([*capture.sizes, *_sizes_in(values)], environment)
+    return Captured(module, places, dims, numbers, _branches(environment), sure)
 
 
 def _sizes_in(value: Any) -> list[tuple[Any, Any]]:
@@ -307,8 +288,7 @@ def _sizes_in(value: Any) -> list[tuple[Any, Any]]:
 
 
 def _are_right(sizes: Iterable[tuple[Any, Any]], environment: Any) -> bool:
-    """Returns whether expressions of sizes, which Dynamo takes to be positive, whatever they are,
-    give what they are in this call."""
+    """Returns whether expressions of sizes, which Dynamo takes to be positive, are right."""
     import sympy  # type: ignore[import-untyped]
 
     values = getattr(environment, "backed_var_to_val", None) or getattr(environment, "var_to_val", {})
@@ -316,13 +296,7 @@ def _are_right(sizes: Iterable[tuple[Any, Any]], environment: Any) -> bool:
     return all(one.xreplace(values) == now for one, now in known)
 
 
-def _environment(module: torch.fx.GraphModule) -> Any:
-    modes = (getattr(one.meta.get("example_value"), "fake_mode", None) for one in module.graph.nodes)
-    return next((mode.shape_env for mode in modes if mode is not None), None)
-
-
-def _branches(module: torch.fx.GraphModule) -> list[tuple[str, set[str]]]:
-    environment = _environment(module)
+def _branches(environment: Any) -> list[tuple[str, set[str]]]:
     guards = [] if environment is None else [one.expr for one in environment.guards]
     return [(str(one), {str(symbol) for symbol in one.free_symbols}) for one in guards if not _is_always(one)]
 

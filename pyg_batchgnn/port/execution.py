@@ -14,7 +14,6 @@ from torch import Tensor
 from pyg_batchgnn import nn, ops
 from pyg_batchgnn.nn.models import is_row_wise_norm
 from pyg_batchgnn.port import foreign, rules
-from pyg_batchgnn.port.memo import Fresh, Memo
 from pyg_batchgnn.port.program import (
     Program,
     ProgramStep,
@@ -57,51 +56,36 @@ class Frame:
         return prefix(self.structure, "edges", axis.relation, hops)
 
 
-def run(
-    frame: Frame, inputs: Sequence[Any], copies: Copies, memo: Memo | None = None, state: Any = None
-) -> list[Any]:
+def run(frame: Frame, inputs: Sequence[Any], copies: Copies) -> list[Any]:
     """Returns the outputs of the graph. ``inputs``: the values of its placeholders. ``copies``:
-    those of nodes, whose rows are computed once. ``memo``: has rows of earlier batches, of a model
-    in this ``state``."""
+    those of nodes, whose rows are computed once."""
     program = frame.program
     frame.values.update(zip(program.recording.inputs, inputs, strict=True))
     rows = copies.rows(program.recording, program.shared, inputs) if program.shared else {}
     own = {number: one for number, one in rows.items() if one is not None}
-    structure, fresh = copies.distinct() if own else frame.structure, None
-    if memo is not None and own:
-        fresh = memo.fresh(program, copies, own, inputs, state)
-        structure, own = fresh.structure, fresh.inputs
+    structure = copies.distinct() if own else frame.structure
     distinct = replace(frame, structure=structure, values=ChainMap(own, frame.values))
     for step in program.steps:
-        known = step.shares is not None and fresh is not None and fresh.knows(program.axes[step.result])
-        shares = known or (step.shares is not None and own.keys() >= set(step.shares))
-        if not known:
-            run_step(distinct if shares else frame, step)
+        shares = step.shares is not None and own.keys() >= set(step.shares)
+        run_step(distinct if shares else frame, step)
         for one in step.results(program) if step.shares is not None else ():
-            _share(frame, one, distinct if shares else None, copies, fresh)
+            _share(frame, one, distinct if shares else None, copies)
         for one in step.frees:
             frame.values.pop(one, None)
             own.pop(one, None)
-    if fresh is not None:
-        fresh.finish()
     return [_value(frame, *output) for output in program.outputs]
 
 
-def _share(frame: Frame, number: int, distinct: Frame | None, copies: Copies, fresh: Fresh | None) -> None:
+def _share(frame: Frame, number: int, distinct: Frame | None, copies: Copies) -> None:
     """Counts the rows of a value that copies may share. If it was computed for distinct nodes,
     others get its rows spread, once they read them."""
     axis: Any = frame.program.axes[number]
     hops = frame.program.need[number]
     count = computed = frame.rows(axis, hops)
     if distinct is not None:
-        nodes: Any = copies.nodes(axis.name)
-        is_known = fresh is not None and fresh.knows(axis)
-        rows: Any = None if is_known else take(distinct, Ref(number), hops)
-        computed = 0 if is_known else rows.size(0)
-        if fresh is not None:
-            nodes = fresh.of[axis.name].nodes
-            rows = fresh.of[axis.name].keep(number, rows) if number in frame.program.kept else None
-        frame.values[number] = partial(nodes.spread, rows, count)
+        rows = take(distinct, Ref(number), hops)
+        frame.values[number] = partial(copies.nodes(axis.name).spread, rows, count)  # type: ignore[union-attr]
+        computed = rows.size(0)
     known = frame.encoded.get(axis.name, (0, 0))
     frame.encoded[axis.name] = max(known[0], count), max(known[1], computed)
 

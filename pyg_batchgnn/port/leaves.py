@@ -98,8 +98,7 @@ _LEARNS = torch.zeros((), requires_grad=True)
 
 @torch._dynamo.assume_constant_result  # type: ignore[untyped-decorator]
 def _learns(number: int) -> bool | None:
-    """Returns whether parameters of a leaf take gradients, which patterns of calls tell apart; None
-    of what is no leaf. Dynamo calls it, and so need not trace what it does."""
+    """Returns whether a leaf has parameters that take gradients; None of what is no leaf."""
     module = None if now.modules is None or number in now.written else now.modules.get(number)
     if module is None or all((type(module), one) not in _originals for one, _ in _FORWARDS.values()):
         return None
@@ -187,7 +186,7 @@ def as_leaves(
             code: Any = rules.kind_of(module).forward.__code__
             _names[kind] = code.co_varnames[1 : code.co_argcount]
     outer = now.modules, now.written
-    with _in_place(functions):
+    with in_place(functions):
         now.modules, now.written = modules, written
         try:
             yield
@@ -196,7 +195,7 @@ def as_leaves(
 
 
 @contextmanager
-def _in_place(functions: Mapping[tuple[type, str], Any]) -> Iterator[None]:
+def in_place(functions: Mapping[tuple[type, str], Any]) -> Iterator[None]:
     before = {(kind, name): vars(kind).get(name) for kind, name in functions}
 
     def put(values: Mapping[tuple[type, str], Any]) -> None:
@@ -250,7 +249,7 @@ def _small(module: torch.nn.Module, leaf: Leaf) -> Any:
         return torch.tensor([[0, 1], [1, 0]], dtype=one.dtype)
 
     plain = {place: _originals[place] for place in _originals if vars(place[0]).get(place[1]) in _OURS}
-    with unset_fake_temporarily(), torch.no_grad(), calm(module), _in_place(plain):
+    with unset_fake_temporarily(), torch.no_grad(), calm(module), in_place(plain):
         args = *mapped(leaf.args[:1], rows), *mapped(leaf.args[1:], edges)
         named = leaf.kwargs.items()
         return module(*args, **{name: (edges if name == "edge_index" else rows)(one) for name, one in named})

@@ -103,14 +103,6 @@ class Program:
             of_edges = (number for number in self.need if isinstance(self.axes[number], Edges))
             self.need = dict.fromkeys(self.need, 0) | {number: self.full(number) for number in of_edges}
         self.steps = _fused(self, model)
-        last = [one for step in self.steps if step.shares is None for one in step.reads]
-        #: the shared values that others are made of, for each node its own
-        self.kept = {*last, *refs(recording.output)} & shared - {*recording.inputs}
-        #: what shared values are made of beside rows of nodes
-        self.beside = {one for step in self.steps if step.shares is not None for one in step.reads} - shared
-        for call in reversed(recording.calls):
-            if not self.beside.isdisjoint(call.results):
-                self.beside.update(refs((call.args, call.kwargs)))
 
     def full(self, number: int) -> int:
         axis = self.axes[number]
@@ -324,22 +316,14 @@ def reads_as_sources(step: ProgramStep) -> list[int]:
 
 
 def shared_values(
-    recording: Recording,
-    model: torch.nn.Module,
-    drops: frozenset[int],
-    differ: frozenset[int],
-    alone: bool = False,
+    recording: Recording, model: torch.nn.Module, drops: frozenset[int], differ: frozenset[int]
 ) -> frozenset[int]:
     """Returns the values that copies of a node share. ``drops``: the places of calls that drop
-    elements at random now. ``differ``: inputs that copies do not share. ``alone``: they are the
-    same in all batches."""
+    elements at random now. ``differ``: inputs that copies do not share."""
     found = {one for one in recording.inputs if one not in differ and _types([one], recording)}
     calls: list[Call] = []
     for place, call in enumerate(recording.calls):
-        read = refs((call.args, call.kwargs))
-        rows = [one for one in read if _types([one], recording)]
-        if alone and not all(isinstance(recording.axes[one], (Nodes, Fixed)) for one in read):
-            continue
+        rows = [one for one in refs((call.args, call.kwargs)) if _types([one], recording)]
         if rows and found.issuperset(rows) and place not in drops and _is_of_node(call, recording, model):
             found.update(call.results)
             calls.append(call)
@@ -375,14 +359,8 @@ def _is_of_node(call: Call, recording: Recording, model: torch.nn.Module) -> boo
     return not has_counts((call.args, call.kwargs))
 
 
-def may_drop(call: Call, model: torch.nn.Module) -> bool:
-    module = module_of(call, model)
-    is_mlp = module is not None and rules.kind_of(module) is rules.MLP
-    return is_mlp or is_dropout(call, model) or call.target in rules.DROPOUTS
-
-
 def drops_now(call: Call, model: torch.nn.Module) -> bool:
-    """Returns whether a call that may drop elements at random does so now, or may do so."""
+    """Returns whether a call drops elements at random now, or may do so."""
     module: Any = module_of(call, model)
     if is_dropout(call, model):
         return bool(refs((call.args[1:], call.kwargs))) or rate_of(call, model, {}) != 0.0

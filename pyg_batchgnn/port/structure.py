@@ -371,7 +371,7 @@ class CopiedNodes:
             return None
         known = int(self.row[: value.size(0)].max()) + 1 if value.size(0) else 0
         rows = ops.gather_rows(value, self.first[:known])
-        bits, of_rows = bits_of(value.contiguous()), bits_of(rows)
+        bits, of_rows = (one.view(_BITS[value.dtype.itemsize]) for one in (value.contiguous(), rows))
         for begin in range(0, value.size(0), _CHUNK):
             part = bits[begin : begin + _CHUNK]
             if not torch.equal(part, ops.gather_rows(of_rows, self.row[begin : begin + len(part)])):
@@ -398,29 +398,12 @@ def looked_up(table: Tensor, row: Tensor) -> Tensor:
     return ops.aggregate(flat, torch.arange(row.numel() + 1), row).view(row.numel(), *table.shape[1:])
 
 
-def bits_of(value: Tensor) -> Tensor:
-    return value.view(_BITS[value.dtype.itemsize])
-
-
-def same_bits(one: Tensor, other: Tensor) -> Tensor:
-    """Returns which rows are the same in every bit, [N] bool."""
-    return (bits_of(one) == bits_of(other.contiguous())).view(len(one), -1).all(dim=1)
-
-
 class Copies:
     """The copies of nodes in a batch. ``ids``: by type, the ids of its nodes where they are known.
-    ``least``: how many copies a distinct node has at least on average, that they are shared.
-    ``alone``: they are shared with other batches, whatever their hops."""
+    ``least``: how many copies a distinct node has at least on average, that they are shared."""
 
-    def __init__(
-        self,
-        batch: Structure,
-        ids: Mapping[TypeName, Any],
-        least: float = LEAST_COPIES,
-        alone: bool = False,
-    ) -> None:
-        self._batch, self._ids, self.alone = batch, ids, alone
-        self._least = 0.0 if alone else least
+    def __init__(self, batch: Structure, ids: Mapping[TypeName, Any], least: float = LEAST_COPIES) -> None:
+        self._batch, self._ids, self._least = batch, ids, least
         self._nodes: dict[TypeName, CopiedNodes | None] = {}
         self._rows: dict[tuple[int, TypeName], Any] = {}
 
@@ -433,13 +416,6 @@ class Copies:
             self._nodes[name] = CopiedNodes.of(ids, per_hop, self._least) if fits else None
         return self._nodes[name]
 
-    def ids(self, name: TypeName) -> Tensor:
-        found: Tensor = self._ids[name]
-        return found
-
-    def count(self, name: TypeName, hops: int) -> int:
-        return prefix(self._batch, "nodes", name, hops)
-
     def rows(self, recording: Recording, shared: frozenset[int], inputs: Any) -> dict[int, Any]:
         """Returns, by number, the distinct rows of inputs with copies; None where copies differ."""
         found: dict[int, Any] = {}
@@ -450,21 +426,16 @@ class Copies:
             place = id(value), axis.name
             if place not in self._rows:
                 whole = value.size(0) == prefix(self._batch, "nodes", axis.name, axis.hops)
-                whole = whole and not (self.alone and axis.hops < self._batch.hops)
                 self._rows[place] = nodes.rows_of(value) if whole else None
             found[number] = self._rows[place]
         return found
 
-    def distinct(self, counts: Mapping[TypeName, int] | None = None) -> Structure:
-        """Returns the batch with a row for each distinct node, of the types that have copies.
-        ``counts``: by type, how many of them there are instead, all of hop 0."""
+    def distinct(self) -> Structure:
+        """Returns the batch with a row for each distinct node, of the types that have copies."""
         batch: Any = self._batch
 
         def of_type(name: TypeName, known: Any) -> Any:
             one = self._nodes.get(name)
-            if counts is not None:
-                count = counts.get(name, 0)
-                return count if isinstance(known, int) else NodesByHop([count] + [0] * batch.hops)
             if one is None or isinstance(known, int):
                 return known if one is None else len(one.first)
             return NodesByHop(one.per_hop, None if known.node is None else known.node[one.first])

@@ -5,10 +5,8 @@ from __future__ import annotations
 import functools
 import inspect
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -17,12 +15,11 @@ from torch.compiler import is_dynamo_compiling
 from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
-from pyg_batchgnn import machine, nn, ops
+from pyg_batchgnn import nn
 from pyg_batchgnn.port import foreign
 from pyg_batchgnn.port.batches import ArgumentTensor, Bound, bind
 from pyg_batchgnn.port.call import SCALARS, Call, Entry, Tracing, first_rows
 from pyg_batchgnn.port.capture import Miss
-from pyg_batchgnn.port.memo import Memo, Memory
 from pyg_batchgnn.port.modules import is_symbolic, is_traced
 from pyg_batchgnn.port.recording import Axis, Count, Nodes, Refusal, mapped, tensors
 from pyg_batchgnn.port.structure import prefix
@@ -247,54 +244,6 @@ def encoded_rows(model: torch.nn.Module) -> dict[str | None, tuple[int, int]]:
     """
     traced = (one._batchgnn.encoded for one in model.modules() if isinstance(one, TracedModel))
     return {name: rows for found in traced for name, rows in found.items()}
-
-
-@contextmanager
-def encode_once(
-    model: torch.nn.Module, memory_budget: int | str | None = None, scratch: str | Path | None = None
-) -> Iterator[dict[str | None, int]]:
-    """In a block, ``model(batch)`` without gradients encodes each node once for all batches: what
-    it computes row by row from attributes of a node is remembered by ``n_id``. Nodes whose
-    attributes differ from those remembered are encoded again, and so are all if a parameter, a
-    buffer or a mode of the model changed, but for writes through ``.data``.
-
-    >>> from torch_geometric.nn import Linear, SAGEConv, Sequential
-    >>> layers = [(Linear(8, 8), "x -> x"), (SAGEConv(8, 3), "x, edge_index -> x")]
-    >>> model = accelerate(Sequential("x, edge_index", layers)).eval()
-    >>> with torch.no_grad(), encode_once(model) as encoded:
-    ...     rows = [model(batch) for epoch in range(3) for batch in loader]
-    >>> encoded[None] <= data.num_nodes
-    True
-
-    Args:
-        model: one that `accelerate` made fast, in evaluation mode.
-        memory_budget: bytes (or a text like "2GiB") of the rows in memory; half of what is free
-            where None. Other rows lie in mapped files.
-        scratch: the folder of these files, which have no name; the system's where None.
-
-    Yields:
-        How many rows were encoded so far, by node type (None of the only one).
-
-    Raises:
-        TypeError: the model was not accelerated.
-        ValueError: ``memory_budget`` is no number of bytes.
-    """
-    parts = [one._batchgnn for one in model.modules() if isinstance(one, TracedModel)]
-    if not parts:
-        raise TypeError(
-            f"encode_once takes a model that accelerate made fast, got a {type(model).__name__}; call "
-            f"accelerate(model) first"
-        )
-    budget = ops.number_of_bytes(memory_budget)
-    memory = Memory(machine.memory().available // 2 if budget is None else budget, scratch)
-    before = [one.memo for one in parts]
-    try:
-        for one in parts:
-            one.memo = Memo(memory)
-        yield memory.encoded
-    finally:
-        for one, was in zip(parts, before, strict=True):
-            one.memo = was
 
 
 def learn_result(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> None:

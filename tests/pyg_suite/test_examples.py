@@ -4,6 +4,8 @@ accelerated models that are called with the batch, losses are those of PyG's mod
 from __future__ import annotations
 
 import ast
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,7 @@ from benchmark.pyg_scripts.measure import (
 from benchmark.pyg_scripts.run_script import Record
 from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
 from tests.support import hetero_cases, loader_cases
+from tests.support.tiers import all_only
 
 
 @pytest.mark.skipif(pyg_checkout() is None, reason=missing())
@@ -43,6 +46,14 @@ def test_an_example_with_accelerated_models(example: Example, tmp_path: Path) ->
     assert plain.reports == [] and any("captured:" in one for one in ours.reports)
     assert (ours.calls > 0) == example.takes_batch
     assert len(plain.losses) > 1 and ours.losses == pytest.approx(plain.losses, rel=1e-9)
+
+
+@all_only
+@pytest.mark.skipif("RELBENCH_PYTHON" not in os.environ, reason="RELBENCH_PYTHON names no interpreter")
+def test_losses_and_gradients_of_relbenchs_model_are_those_of_pyg() -> None:
+    command = [os.environ["RELBENCH_PYTHON"], "examples/relational_step.py", "compare"]
+    environment = os.environ | {"PYTHONPATH": str(Path.cwd())}
+    assert float(subprocess.check_output(command, env=environment, text=True)) < 1e-10
 
 
 SCRIPT = """
