@@ -79,8 +79,10 @@ class Pipeline:
         begin = time.perf_counter()
         inputs = self.inputs.take(item, self.sampler.seed)
         minibatches = self._sampled(item, inputs)
-        late = sum(one.late_negatives for one in inputs)
-        self.book.open(sampling_counters(minibatches, self.num_nodes, begin, late))
+        counters = sampling_counters(minibatches, self.num_nodes, begin)
+        counters.late_negatives = sum(one.late_negatives for one in inputs)
+        counters.frozen_seeds = self._frozen(inputs)
+        self.book.open(counters)
         return minibatches
 
     def reading_bytes(self, minibatch: SampledMinibatch) -> int:
@@ -213,6 +215,13 @@ class Pipeline:
         if exported.counters is not None:
             self.book.add(exported.counters)
         return exported.batch
+
+    def _frozen(self, inputs: Sequence[StepInputs]) -> int:
+        freeze: int | None = getattr(self.sampler.plan, "freeze", None)
+        if freeze is None:
+            return 0
+        times = [one.seeds.time for one in inputs if one.seeds.time is not None]
+        return sum(int((time > freeze).sum()) for time in times)
 
     def _limit(self) -> AbstractContextManager[None]:
         """Bounds the threads of operators. There are as many workers as the user wants to be busy:

@@ -240,7 +240,7 @@ class LinksOverRanks(LinkPlace):
             first = first_times_of_part(part, comm, times.own)
         planner = RankPlanner(part, comm, first)
         plans = {
-            relation: planner.plan(one, relation, wanted.links[relation].time, wanted.rules.exclude_existing)
+            relation: planner.plan(one, relation, wanted.times[relation], wanted.rules.exclude_existing)
             for relation, one in wanted.sampling.items()
         }
         finder = RankFinder(part, comm, plans)

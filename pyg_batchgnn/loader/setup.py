@@ -98,7 +98,8 @@ class Setup(ABC):
 
     def rules(self) -> dict[str, Any]:
         """Returns the rules that the plan lacks and that are not the default, as JSON."""
-        own = {name: self.choice.rules()[name] for name in ("time_attr", "weight_attr", "subgraph_type")}
+        names = "time_attr", "weight_attr", "subgraph_type", "freeze"
+        own = {name: self.choice.rules()[name] for name in names}
         own["sample_direction"] = self.direction.value
         default = {"subgraph_type": "directional", "sample_direction": "forward"}
         return {name: value for name, value in own.items() if value != default.get(name)}

@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from pyg_batchgnn.sample.rank_finder import RankPlanner as RankPlanner
     from pyg_batchgnn.sample.seeds import ExcludedPairs as ExcludedPairs
     from pyg_batchgnn.sample.seeds import Seeds as Seeds
+    from pyg_batchgnn.sample.seeds import frozen as frozen
     from pyg_batchgnn.sample.seeds import seeds_key as seeds_key
     from pyg_batchgnn.types import LabelledLinks as LabelledLinks
     from pyg_batchgnn.types import Layout as Layout

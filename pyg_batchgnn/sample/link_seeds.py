@@ -21,7 +21,7 @@ from pyg_batchgnn.sample.negatives import (
     negative_key,
 )
 from pyg_batchgnn.sample.plan import Direction
-from pyg_batchgnn.sample.seeds import ExcludedPairs, Seeds
+from pyg_batchgnn.sample.seeds import ExcludedPairs, Seeds, frozen
 from pyg_batchgnn.types import (
     LabelledLinks,
     Relation,
@@ -383,6 +383,7 @@ class LinkSeeder:
     # The edges of the links that must not be sampled; None excludes none.
     excluded: SeedEdges | None = None
     finder: LinkFinder = field(default_factory=LocalFinder)
+    freeze: int | None = None  # negatives are not later than this, as of `SamplingPlan`
 
     def start(self, links: Sequence[Links], seed: int, epoch: int) -> LinkStart:
         (start,) = self.start_all([links], seed, epoch)
@@ -416,7 +417,8 @@ class LinkSeeder:
             return LinkDraw(links, None if links.given is None else GivenDraw(links.source, links.given))
         relation = None if self.schema.is_plain else ops.names_key(links.relation)
         drawn = negative_key(seed, epoch, key, relation)
-        return LinkDraw(links, NegativeDraw(plan, links.source, links.target, links.time, drawn))
+        time = frozen(links.time, self.freeze)
+        return LinkDraw(links, NegativeDraw(plan, links.source, links.target, time, drawn))
 
     def _start(self, draws: Sequence[LinkDraw], found: Sequence[FoundLinks], key: int) -> LinkStart:
         links = [draw.links for draw in draws]

@@ -223,7 +223,7 @@ class _GraphSampler(ABC):
         seeds = [checked_seeds(self.typed, number, one) for number, one in enumerate(seed_lists)]
         if not seeds:
             return []
-        gathered = gather_seeds(seeds, self._disjoint, self._timed)
+        gathered = gather_seeds(seeds, self._disjoint, self._timed, getattr(self.plan, "freeze", None))
         with ops.thread_limit(self.threads):
             arrays, counts = self._sample(gathered, epoch)
         return self._unpacker.minibatches(arrays, counts, seeds, self.seed, epoch)

@@ -75,7 +75,7 @@ class RelayPart:
         return self.plan.num_hops + (self.plan.subgraph is Subgraph.INDUCED)
 
     def begin(self, seeds: Sequence[Seeds], seed: int, epoch: int) -> Relay:
-        gathered = gather_seeds(seeds, self.form.disjoint, self.form.timed)
+        gathered = gather_seeds(seeds, self.form.disjoint, self.form.timed, self.plan.freeze)
         return Relay(gathered, self._book, self._rules, self.form, seed, epoch)
 
     def answer(self, words: Tensor, counts: Sequence[int], hop: int) -> RelayAnswers | RelayFault:

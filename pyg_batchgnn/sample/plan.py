@@ -71,6 +71,7 @@ class SamplingPlan:
         temporal: which neighbours to pick in sampling by time.
         time_window: with times, neighbours must not be older than this before the seed's time, in
             the unit of the times; None: they may be of any age.
+        freeze: with times, seeds that are later than this are sampled at it; None: at their own.
         subgraph: which edges the minibatch has.
         labor: by what the random words of sources are keyed that the destinations of a minibatch
             share ("hop", "layers" or "epoch"), so that fewer distinct nodes are sampled (LABOR,
@@ -91,6 +92,7 @@ class SamplingPlan:
     time_window: int | None = None
     subgraph: Subgraph = Subgraph.DIRECTIONAL
     labor: str | None = None
+    freeze: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "fanouts", tuple(map(_checked_fanout, self.fanouts)))
@@ -110,7 +112,8 @@ class SamplingPlan:
                     f"Number of hops must be the same across all edge types: {relation} has {len(fanouts)} "
                     f"fanouts, others have {self.num_hops}"
                 )
-        object.__setattr__(self, "time_window", checked_time_window(self.time_window))
+        object.__setattr__(self, "time_window", checked_time("time_window", self.time_window))
+        object.__setattr__(self, "freeze", checked_time("freeze", self.freeze))
         if self.labor is not None:
             self._check_labor()
 
@@ -153,6 +156,7 @@ class SamplingPlan:
             "time_window": self.time_window,
             "subgraph": self.subgraph.value,
             **({} if self.labor is None else {"labor": self.labor}),
+            **({} if self.freeze is None else {"freeze": self.freeze}),
         }
 
     def summary(self) -> str:
@@ -191,16 +195,19 @@ def refuse_times(labor: str) -> NoReturn:
     )
 
 
-def checked_time_window(window: Any) -> int | None:
-    if window is None:
-        return None
-    value = as_integer(window)
-    if value is None:
-        raise TypeError(f"time_window must be an integer or None, got {window!r}")
-    if not 0 <= value < 1 << 63:
-        raise ValueError(
-            f"time_window must be from 0 to 2**63 - 1, got {value}; None allows neighbours of any age"
-        )
+#: The least of the values in the unit of the times, and what None means.
+_OF_TIMES = {
+    "time_window": ("0", 0, "neighbours of any age"),
+    "freeze": ("-2**63", -(1 << 63), "all that is not later than its seed"),
+}
+
+
+def checked_time(name: str, given: Any) -> int | None:
+    value, (shown, least, every) = as_integer(given), _OF_TIMES[name]
+    if value is None and given is not None:
+        raise TypeError(f"{name} must be an integer in the unit of the times, or None, got {given!r}")
+    if value is not None and not least <= value < 1 << 63:
+        raise ValueError(f"{name} must be from {shown} to 2**63 - 1, got {value}; None allows {every}")
     return value
 
 
@@ -261,6 +268,7 @@ class NeighborChoice:
     weight_attr: str | None = None  # the attribute that holds the weights of edges, or None
     is_sorted: bool = False  # the user's promise that edges are sorted by target, and by time within it
     labor: str | None = None  # what the words of sources are keyed by, if destinations share them
+    freeze: int | None = None  # the time after which nothing is sampled; None for the seeds' times alone
 
     def __post_init__(self) -> None:
         kind = getattr(self.subgraph_type, "value", self.subgraph_type)
@@ -279,10 +287,11 @@ class NeighborChoice:
                 )
         if self.temporal_strategy not in ("uniform", "last"):
             raise ValueError(f"temporal_strategy must be 'uniform' or 'last', got {self.temporal_strategy!r}")
-        if self.time_window is not None:
-            if self.time_attr is None:
-                raise ValueError(f"time_window={self.time_window} needs time_attr, which names the times")
-            object.__setattr__(self, "time_window", checked_time_window(self.time_window))
+        for name in ("time_window", "freeze"):
+            value = checked_time(name, getattr(self, name))
+            if value is not None and self.time_attr is None:
+                raise ValueError(f"{name}={value} needs time_attr, which names the times")
+            object.__setattr__(self, name, value)
         if self.labor is not None and self.time_attr is not None:
             refuse_times(self.labor)
 
@@ -312,6 +321,7 @@ class NeighborChoice:
             time_window=self.time_window,
             subgraph=Subgraph.INDUCED if is_induced else Subgraph.DIRECTIONAL,
             labor=self.labor,
+            freeze=self.freeze,
         )
 
 

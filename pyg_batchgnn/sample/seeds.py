@@ -126,8 +126,11 @@ def checked_seeds(graph: TypedGraph, number: int, seeds: Tensor | Seeds) -> Seed
     return found
 
 
-def gather_seeds(seeds: Sequence[Seeds], disjoint: bool, timed: bool) -> ops.SampledSeeds:
+def gather_seeds(
+    seeds: Sequence[Seeds], disjoint: bool, timed: bool, freeze: int | None = None
+) -> ops.SampledSeeds:
     parts, ptr = _nodes(seeds)
+    times = [_NONE, *(_times(number, one) for number, one in enumerate(seeds))] if timed else []
     return ops.SampledSeeds(
         torch.cat(parts) if parts else _NONE,
         ptr,
@@ -135,7 +138,7 @@ def gather_seeds(seeds: Sequence[Seeds], disjoint: bool, timed: bool) -> ops.Sam
         torch.cat([_NONE, *(_examples(number, one) for number, one in enumerate(seeds))])
         if disjoint
         else None,
-        torch.cat([_NONE, *(_times(number, one) for number, one in enumerate(seeds))]) if timed else None,
+        frozen(torch.cat(times), freeze) if timed else None,
         _excluded(seeds, disjoint),
     )
 
@@ -170,6 +173,11 @@ def _times(number: int, seeds: Seeds) -> Tensor:
         )
     _check_count(f"seed times of minibatch {number}", seeds.time, seeds.count)
     return _by_type(seeds.time, seeds)
+
+
+def frozen(time: Tensor | None, freeze: int | None) -> Tensor | None:
+    """Returns the times at which seeds or links are sampled, none later than ``freeze``."""
+    return time if time is None or freeze is None else time.clamp(max=freeze)
 
 
 def _check_count(name: str, values: Tensor, count: int) -> None:

@@ -35,6 +35,7 @@ class RestoreRequest:
         evaluation: the neighbours that nodes are computed from; None means as in the run.
         ranks: fields to change, as `assign` takes them; their names begin with "ranks.".
         memory_budget: bytes; None means that of the run.
+        freeze: time after which nothing is sampled, "none" for none; None means that of the run.
     """
 
     run: Path
@@ -43,6 +44,7 @@ class RestoreRequest:
     evaluation: EvaluationKind | None = None
     ranks: tuple[str, ...] = ()
     memory_budget: int | None = None
+    freeze: str | None = None
 
     def join(self) -> Ranks:
         return Ranks.join(assign(TrainConfig(), list(self.ranks)).ranks)
@@ -65,6 +67,7 @@ class RestoreRequest:
             "run.threads": self.threads,
             "sampling.evaluation": evaluation.value,
             "sampling.memory_budget": self.memory_budget,
+            "sampling.freeze": self.freeze,
             "ranks.remote": "exact",
         }
         if not written.evaluates_with_cache or evaluation is EvaluationKind.EXACT:

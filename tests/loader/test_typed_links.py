@@ -143,6 +143,20 @@ def test_nothing_is_later_than_its_link(negatives: Any, attribute: str) -> None:
     assert drawn == 160 * (1 if negatives == "binary" else 2)
 
 
+@pytest.mark.parametrize("negatives", ["binary", ("triplet", 2)])
+@pytest.mark.parametrize("attribute", ["time", "stamp"])
+def test_freeze_is_a_time_of_all_links_and_their_negatives(negatives: Any, attribute: str) -> None:
+    times, rules = times_of(160), {"neg_sampling": negatives, "time_attr": attribute, "export": "native"}
+    loader = make_links(edge_label_time=times, freeze=5, **rules)
+    for ours, clamped in zip(loader, make_links(edge_label_time=times.clamp(max=5), **rules), strict=True):
+        left, right = vars(ours.links[0]), vars(clamped.links[0])
+        assert torch.equal(left["time"].clamp(max=5), right["time"]) and left["time"].max() == 9
+        assert all(equal(left[name], right[name]) for name in left if name != "time")
+        assert all(map(equal, *(tuple(one.node for one in made.nodes) for made in (ours, clamped))))
+        assert all(map(equal, *(tuple(one.edge_index for one in made.edges) for made in (ours, clamped))))
+    assert loader.stats().total.frozen_seeds == 4 * int((times > 5).sum())  # the ends, and as many drawn
+
+
 def test_settings_and_resuming() -> None:
     rules = {"neg_sampling": "binary", "exclude_seed_edges": True, "exclude_existing": True}
     options = {"index": {BUYS: None, KNOWS: None}, "shuffle": True, **rules}

@@ -161,7 +161,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "three hops": {"num_neighbors": [2, 0, 3]},
     "disjoint": {"disjoint": True},
     "times of nodes": {"time_attr": "time"},
-    "last": {"time_attr": "time", "temporal_strategy": "last"},
+    "last": {"time_attr": "time", "temporal_strategy": "last", "freeze": 6},
     "window of times of edges": {"time_attr": "stamp", "time_window": 4},
     "weights": {"weight_attr": "weight"},
     "shared words": {"labor": "layers"},

@@ -102,6 +102,14 @@ OF_SAVED_RUN: Mapping[str, Any] = {
         ),
     ],
     **{name: OF_TABLE[name] for name in ("threads", "partition", "backend", "timeout")},
+    "freeze": Annotated[
+        str | None,
+        opt(
+            "The time after which no neighbour is sampled, an integer or a date such as 2024-03-01; none "
+            "for the times of nodes and links alone. Default: that of the run.",
+            "--freeze",
+        ),
+    ],
     "memory_budget": Annotated[
         str | None,
         opt(
@@ -128,4 +136,5 @@ def restore_request(run: Path, given: Mapping[str, Any]) -> RestoreRequest:
         None if exact is None else kinds[exact],
         tuple(ranks),
         None if budget is None else parse_size(budget),
+        given.get("freeze"),
     )

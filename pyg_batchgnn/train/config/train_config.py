@@ -44,7 +44,7 @@ from pyg_batchgnn.train.errors import TrainError
 #: The fields that mean nothing unless links are predicted, without a cache, and without times.
 _OF_LINKS = ("task.reverse_edge_type", "task.decoder", "task.negatives", "task.ranked_among")
 _OF_CACHE = ("sampling.evaluate_with_cache", "sampling.cache_folder")
-_OF_TIMES = ("sampling.temporal_strategy",)
+_OF_TIMES = ("sampling.temporal_strategy", "sampling.freeze")
 _OF_SCHEDULE = ("optimiser.schedule_options", "optimiser.schedule_every")
 
 
