@@ -24,6 +24,7 @@ from pyg_batchgnn.sample import (
     PygOutput,
     SampledMinibatch,
     SampleInfo,
+    TokenTimes,
     remember,
 )
 from pyg_batchgnn.types import Group
@@ -47,10 +48,13 @@ class Exporter(Protocol):
 
 
 class NativeExporter:
-    """Hands out minibatches as they are."""
+    """Hands out minibatches as they are. ``times``: those that tokens get; None for none."""
+
+    def __init__(self, times: TokenTimes | None) -> None:
+        self._times = times
 
     def export(self, minibatch: Minibatch) -> Exported:
-        return Exported(minibatch)
+        return Exported(minibatch if self._times is None else minibatch.with_token_times(self._times))
 
 
 class GatheringExporter:

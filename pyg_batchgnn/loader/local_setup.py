@@ -133,7 +133,8 @@ class LocalSetup(Setup):
 
     def _reading(self, loader: NodeLoader) -> tuple[Fetcher | None, Exporter]:
         """Makes the fetcher and the exporter that read attributes from ``loader.data``."""
-        source, graph, form = self._source(loader), self.graph, self.node_sampler.form
+        source, graph, times = self._source(loader), self.graph, self.token_times
+        form = dataclasses.replace(self.node_sampler.form, times=times)
         self._look_ahead: LookAhead | None = None
         self._on_disk: DataSource | None = None
         self._on_device = False
@@ -144,7 +145,7 @@ class LocalSetup(Setup):
         if self.stage is None:
             if fetcher is None and plain is None:
                 fetcher = SourceFetcher(source, graph)
-            return fetcher, plain or NativeExporter()
+            return fetcher, plain or NativeExporter(times)
         from pyg_batchgnn.loader.on_device import (
             BatchExporter,
             DeviceRows,
@@ -165,7 +166,7 @@ class LocalSetup(Setup):
         if plain is not None:
             return fetcher, BatchExporter(self.stage, plain)
         bounds = max(graph.num_nodes), max((one.num_edges for one in graph.relations), default=0)
-        exporter = MinibatchExporter(self.stage, NativeExporter(), bounds, gathers=fetcher is not None)
+        exporter = MinibatchExporter(self.stage, NativeExporter(times), bounds, gathers=fetcher is not None)
         return fetcher or SourceFetcher(source, graph), exporter
 
     def _from_disk(self, source: DataSource) -> Fetcher | None:

@@ -87,6 +87,9 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
         freeze: the time after which nothing is sampled, whatever the seed's own time is. A
             neighbour is allowed if it is later than neither. Seeds are there anyway, and keep their
             times in the batch; the counter ``frozen_seeds`` of `stats` counts those that are later.
+        tokens: K, for graph transformers: with times or ``disjoint`` a batch has the first K nodes
+            around each seed, breadth first, as [S, K] tensors with a mask, in ``batch.tokens``
+            (`pyg_batchgnn.sample.Tokens`). None: there are none.
         macrobatch_size: B, the minibatches sampled together; "all" of an epoch; "auto" fits the
             memory budget.
         fetch_size: F, native minibatches whose attributes are fetched together, at most B; "auto"
@@ -176,6 +179,7 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
         time_window: int | None = None,
         labor: Literal["hop", "layers", "epoch"] | None = None,
         freeze: int | None = None,
+        tokens: int | None = None,
         macrobatch_size: Size = "auto",
         fetch_size: Size = "auto",
         memory_budget: int | str | None = None,
@@ -213,6 +217,7 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
             embedding=embedding,
             schedule=schedule,
             history=history,
+            tokens=tokens,
             device=device,
             feature_placement=feature_placement,
             device_cache=device_cache,

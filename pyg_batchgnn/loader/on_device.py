@@ -284,6 +284,7 @@ class RowsExporter:
             sent = time.perf_counter()
             if self._rows.native:
                 batch: Any = replace(there, attributes=self._attributes(placed, minibatch, there, tally))
+                batch = batch if self.form.times is None else batch.with_token_times(self.form.times)
             else:
                 batch = self._pyg_batch(placed, minibatch, there, tally)
             counters = LoaderCounters(**tally.counts())

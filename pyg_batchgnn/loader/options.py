@@ -78,6 +78,7 @@ class LoaderOptions:
     pinned_memory: int | None = _number("bytes", 0)
     seed: int | None = None  # the key of every random choice; None draws one
     schedule: ScheduleName | None = None
+    tokens: int | None = _number("tokens", 1)
 
     @classmethod
     def of(cls, **given: Any) -> LoaderOptions:

@@ -34,6 +34,7 @@ from pyg_batchgnn.sample import (
     PygOutput,
     SampledMinibatch,
     Sampler,
+    tokens_of,
 )
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ class Pipeline:
         self.inputs, self.num_nodes = inputs, num_nodes
         self.sampler, self.fetcher, self.exporter = sampler, fetcher, exporter
         self.embedding: EmbeddingSteps | None = None
+        self.tokens: int | None = None  # of each seed
         self.look_ahead: LookAhead | None = None
         self.book = StatsBook()
 
@@ -203,7 +205,7 @@ class Pipeline:
     def outputs(self, minibatches: list[SampledMinibatch]) -> Iterator[PygOutput]:
         """Returns sampled minibatches in PyG's form, and keeps none."""
         assert isinstance(self.exporter, GatheringExporter)
-        return map(self.exporter.form.output, drain(minibatches))
+        return map(self.exporter.form.output, map(self._with_tokens, drain(minibatches)))
 
     def from_output(self, out: PygOutput) -> Any:
         """Makes the batch of a sample in PyG's form, before the user's transform."""
@@ -230,7 +232,11 @@ class Pipeline:
 
     def _export(self, minibatch: SampledMinibatch) -> Any:
         with self._limit():
-            return self.counted(self.exporter.export(minibatch))
+            return self.counted(self.exporter.export(self._with_tokens(minibatch)))
+
+    def _with_tokens(self, minibatch: Any) -> Any:
+        tokens = None if self.tokens is None else tokens_of(minibatch, self.tokens)
+        return minibatch if tokens is None else dataclasses.replace(minibatch, tokens=tokens)
 
     def _fetch(self, group: FetchGroup) -> list[Minibatch]:
         assert self.fetcher is not None

@@ -24,6 +24,7 @@ from pyg_batchgnn.sample import (
     NeighborChoice,
     SampledMinibatch,
     Sampler,
+    TokenTimes,
 )
 
 if TYPE_CHECKING:
@@ -96,6 +97,17 @@ class Setup(ABC):
         """Does the same for any seeds."""
         return steps
 
+    @property
+    def token_times(self) -> TokenTimes | None:
+        """The times that tokens get; None for none."""
+        schema = self.graph.schema
+        if self.options.tokens is None or self.times is None:
+            return None
+        held: Any = getattr(self.times, "own", self.times)
+        groups = schema.node_groups, schema.edge_groups
+        timed = (tuple(at for at, one in enumerate(kind) if one in held.by_group) for kind in groups)
+        return TokenTimes(held.name, *timed)
+
     def rules(self) -> dict[str, Any]:
         """Returns the rules that the plan lacks and that are not the default, as JSON."""
         names = "time_attr", "weight_attr", "subgraph_type", "freeze"
@@ -151,6 +163,29 @@ def check_together(
         raise_first([(one, f"{name} {text}") for name, one in only_pyg.items()])
     elif options.features is not Features.AUTO or options.attributes is not None:
         raise ValueError("features and attributes are for export='native'; PyG batches carry every attribute")
+    if options.tokens is not None:
+        text, named, carried = f"tokens={options.tokens}", choice.time_attr, options.attributes
+        is_directional = choice.subgraph_type is SubgraphType.directional
+        raise_first(
+            [
+                (
+                    named is None and not choice.disjoint,
+                    f"{text} are of seeds with a subgraph each; give time_attr or disjoint=True",
+                ),
+                (
+                    not is_directional,
+                    f"{text} follow the edges that were sampled; leave subgraph_type out",
+                ),
+                (
+                    transform_sampler_output is not None,
+                    f"{text} are of the sample, which transform_sampler_output may change; use transform",
+                ),
+                (
+                    named is not None and carried is not None and named not in carried,
+                    f"{text} have times, which attributes={carried} leaves out; add {named!r}",
+                ),
+            ]
+        )
     if options.aggregation_cache is not None:
         subgraph = choice.subgraph_type
         given = {

@@ -42,7 +42,7 @@ from pyg_batchgnn.loader.prefetch import prefetch as prefetched
 from pyg_batchgnn.loader.schedule import NO_NUMBER, SeedStep, WorkItem, work_items
 from pyg_batchgnn.loader.setup import Setup
 from pyg_batchgnn.loader.stats import LoaderStats
-from pyg_batchgnn.sample import PygOutput, SampledMinibatch, as_integer
+from pyg_batchgnn.sample import TOKEN_BYTES, PygOutput, SampledMinibatch, as_integer
 
 if TYPE_CHECKING:
     from pyg_batchgnn.cache import AllNodes
@@ -107,6 +107,7 @@ class MacrobatchShell(DataLoader[Any]):
         setup.compose(self)
         steps = EmbeddingSteps.of(self.data, self._options, self.num_workers)
         setup.pipeline.embedding = setup.calls.embedding = steps
+        setup.pipeline.tokens = setup.calls.tokens = self._options.tokens
         self._setup = setup
         self._reseed(self.seed)
         if self._world.collective:
@@ -341,8 +342,10 @@ class MacrobatchShell(DataLoader[Any]):
         return DiskProbe.of(self._loader_probe(sampled), look.rows, sampled, steps, self._prefetch_depth())
 
     def _loader_probe(self, sampled: list[SampledMinibatch]) -> LoaderProbe:
-        pipeline = self._setup.pipeline
-        return probe_of(sampled, pipeline.num_nodes, self._setup.cost(sampled), pipeline.reading_bytes)
+        pipeline, cost = self._setup.pipeline, self._setup.cost(sampled)
+        tokens = (self._options.tokens or 0) * TOKEN_BYTES * (self.batch_size or 1)
+        cost = replace(cost, batch=cost.batch + tokens)
+        return probe_of(sampled, pipeline.num_nodes, cost, pipeline.reading_bytes)
 
     def _probe(self, most: int) -> list[SampledMinibatch]:
         """Samples up to ``most`` minibatches to measure with; none without seeds."""

@@ -72,6 +72,10 @@ if TYPE_CHECKING:
     from pyg_batchgnn.sample.seeds import Seeds as Seeds
     from pyg_batchgnn.sample.seeds import frozen as frozen
     from pyg_batchgnn.sample.seeds import seeds_key as seeds_key
+    from pyg_batchgnn.sample.tokens import TOKEN_BYTES as TOKEN_BYTES
+    from pyg_batchgnn.sample.tokens import Tokens as Tokens
+    from pyg_batchgnn.sample.tokens import TokenTimes as TokenTimes
+    from pyg_batchgnn.sample.tokens import tokens_of as tokens_of
     from pyg_batchgnn.types import LabelledLinks as LabelledLinks
     from pyg_batchgnn.types import Layout as Layout
     from pyg_batchgnn.types import SampledEdges as SampledEdges

@@ -14,6 +14,7 @@ from torch_geometric.data import Data, HeteroData
 from pyg_batchgnn.sample.attribute_rows import AttributeRows, Placement
 from pyg_batchgnn.sample.dgl_blocks import dgl_blocks
 from pyg_batchgnn.sample.pyg_output import pyg_batch
+from pyg_batchgnn.sample.tokens import TokenTimes
 from pyg_batchgnn.types import (
     EDGE_FEATURES,
     FEATURES,
@@ -121,6 +122,16 @@ class Minibatch(SampledMinibatch):
     def in_place(cls, sampled: SampledMinibatch, tables: Mapping[str, Tensor]) -> Minibatch:
         """Returns a minibatch that reads node attributes from whole tables, without a copy."""
         return cls.of(sampled, {sampled.schema.node_groups[0]: AttributeRows.in_place(tables, sampled.node)})
+
+    def with_token_times(self, times: TokenTimes) -> Minibatch:
+        """Returns the minibatch with the times of its tokens, which its attributes have."""
+        nodes, edges = self.schema.node_groups, self.schema.edge_groups
+
+        def time_of(group: Group) -> Tensor:
+            return self.attributes[group].gather(times.name)
+
+        of = (lambda number: time_of(nodes[number])), (lambda number: time_of(edges[number]))
+        return dataclasses.replace(self, tokens=times.put(self.tokens, self.seed_time, *of))
 
     def attributes_of(self, name: str | Relation) -> AttributeRows:
         """Returns the attributes of the nodes of a type, or of the edges of a relation.
@@ -305,7 +316,8 @@ class Minibatch(SampledMinibatch):
     @property
     def nbytes(self) -> int:
         """The bytes of the minibatch's own tensors; those that it shares are not counted."""
-        return super().nbytes + sum(rows.nbytes for rows in self.attributes.values())
+        tokens = [one.nbytes for one in self.tokens or () if one is not None]
+        return super().nbytes + sum(tokens) + sum(rows.nbytes for rows in self.attributes.values())
 
 
 _SAMPLED = [one.name for one in dataclasses.fields(SampledMinibatch)]

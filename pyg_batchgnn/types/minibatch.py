@@ -215,6 +215,7 @@ class SampledMinibatch:
         seed_time: [S] int64, the time of each seed, if times were given.
         links: the links of each relation that the seeds are ends of, by local ids; none if the
             minibatch begins with nodes.
+        tokens: `pyg_batchgnn.sample.Tokens` of the seeds, if a loader made them (``tokens=K``).
     """
 
     schema: Schema
@@ -227,6 +228,7 @@ class SampledMinibatch:
     seed_types: tuple[int, ...] = (0,)
     seed_time: Tensor | None = None
     links: tuple[SampledLinks, ...] = ()
+    tokens: Any = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "nodes", ByNumber.of(self.nodes))

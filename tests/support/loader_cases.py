@@ -59,6 +59,8 @@ def equal(one: Any, other: Any) -> bool:
                 for part in (Tensor.crow_indices, Tensor.col_indices, Tensor.values)
             )
         return one.dtype is other.dtype and torch.equal(one, other)
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(other) and all(map(equal, one, other))
     return np.array_equal(one, other) if isinstance(one, np.ndarray) else bool(one == other)
 
 
