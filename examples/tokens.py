@@ -88,7 +88,7 @@ def main() -> None:
     data, customer, time, label = make_data()
     is_test = torch.arange(len(customer)) % 4 == 0
 
-    def make_loader(chosen: Tensor, **options: bool) -> MacrobatchNeighborLoader:
+    def make_loader(chosen: Tensor, shuffle: bool = False) -> MacrobatchNeighborLoader:
         return MacrobatchNeighborLoader(
             data,
             num_neighbors=[8, 4],
@@ -99,10 +99,10 @@ def main() -> None:
             tokens=TOKENS,
             batch_size=32,
             seed=0,
-            **options,
+            shuffle=shuffle,
         )
 
-    loader, test_loader = make_loader(~is_test, shuffle=True), make_loader(is_test)
+    loader, test_loader = make_loader(~is_test, True), make_loader(is_test)
     model = Transformer(data)
     model(next(iter(test_loader)))  # the linear layers learn the widths of features
     optimiser = torch.optim.Adam(model.parameters(), lr=0.003)

@@ -43,8 +43,8 @@ class Tokens(NamedTuple):
     edge: Tensor  # [S, K] int64, the row of that edge among the batch's edges of this relation; likewise
     parent: Tensor  # [S, K] int64, the position of the token from which it was reached; likewise
     #: [S, K] int64, the seed's time minus the token's: the later of the times of its node and of
-    #: that edge, as far as these have times; 0 where neither has. None if there is no ``time_attr``
-    time: Tensor | None = None
+    #: that edge, as far as these have times; 0 where neither has
+    time: Tensor
 
 
 def tokens_of(minibatch: SampledMinibatch, count: int) -> Tokens:
@@ -55,7 +55,7 @@ def tokens_of(minibatch: SampledMinibatch, count: int) -> Tokens:
         walk.step(hop)
     walk.write(hops)
     table = walk.table.view(6, -1, count)
-    return Tokens(table[1] >= 0, *table)
+    return Tokens._make([table[1] >= 0, *table, torch.zeros_like(table[1])])
 
 
 class _Walk:

@@ -63,11 +63,11 @@ def test_tokens_are_those_of_a_breadth_first_search(rule: str, count: int) -> No
     data, name, longest = make_timed(), RULES[rule].get("time_attr"), 0
     for batch in make_loader(data, tokens=count, export="native", **RULES[rule]):
         tokens, right = batch.tokens, searched(data, batch, count, name)
-        assert tokens.mask.shape == (len(right), count) and (tokens.time is None) == (name is None)
-        table = torch.stack([one for one in tokens[1:] if one is not None], dim=2)
+        assert tokens.mask.shape == (len(right), count)
+        table = torch.stack(tokens[1:], dim=2)
         for row, mask, own in zip(table, tokens.mask, right, strict=True):
             assert mask.tolist() == [True] * len(own) + [False] * (count - len(own))
-            assert list(map(tuple, row[: len(own)].tolist())) == [one[: row.size(1)] for one in own]
+            assert list(map(tuple, row[: len(own)].tolist())) == own
             assert (row[len(own) :, :6] == -1).all() and (row[len(own) :, 6:] == 0).all()
             longest = max(longest, len(own))
     assert longest == count or (count == 60 and longest > 15)
