@@ -49,110 +49,114 @@ class Tokens(NamedTuple):
 
 def tokens_of(minibatch: SampledMinibatch, count: int) -> Tokens:
     """Returns ``count`` tokens for each seed of a disjoint minibatch, without times."""
-    walk, hops = _Walk(minibatch, count), len(minibatch.nodes[0].nodes_per_hop) - 1
-    for hop in range(hops):
-        walk.write(hop)
+    walk = _Walk(minibatch, count)
+    for hop in range(len(minibatch.nodes[0].nodes_per_hop) - 1):
         walk.step(hop)
-    walk.write(hops)
-    table = walk.table.view(6, -1, count)
-    return Tokens._make([table[1] >= 0, *table, torch.zeros_like(table[1])])
+    return walk.tokens()
+
+
+#: Two numbers of a token share a word of 64 bits, since writing in any order costs most: parent and
+#: node, and hop, relation and edge. Shifts restore the signs, so that -1 of all is -1 of each.
+_LOW, _MIDDLE = 32, 20
+_SEED = (1 << _LOW + _MIDDLE) - 1  # hop 0, relation and edge -1
 
 
 class _Walk:
-    """Goes through a minibatch from its seeds, hop by hop. Here the nodes of all types have one
-    number each, type by type."""
+    """Goes through a minibatch from its seeds, hop by hop, and writes the tokens into a table. Here
+    the nodes of all types have one number each, type by type."""
 
     def __init__(self, minibatch: SampledMinibatch, count: int) -> None:
         self.minibatch, self.count, nodes = minibatch, count, minibatch.reached_nodes
         sizes, none = [one.node.numel() for one in nodes.values()], minibatch.nodes[0].node[:0]
         self.first = dict(zip(nodes, accumulate(sizes, initial=0), strict=False))
-        begins = [self.first.get(number, 0) for number in range(minibatch.schema.num_types)]
-        self.begins, self.sources = none.new_tensor(begins), none.new_tensor(minibatch.schema.source_types)
-        #: The tokens of the last hop in their order, [n] each: the node, its type, its seed, the
-        #: position among the tokens of the seed, and what `Tokens` has of the edge that leads to
-        #: it.
-        self.node, self.type = none.new_empty(2, minibatch.batch_size)
+        self.numbers = torch.arange(max(sum(sizes), minibatch.num_edges), device=none.device)
+        self.seeds = minibatch.batch_size
+        #: The words of all tokens, and a last one for what is no token.
+        self.ends, self.steps = none.new_full((2, self.seeds * count + 1), -1)
+        #: The tokens of the last hop that may lead to others: their nodes, seeds and positions.
+        self.node, self.type = none.new_empty(2, self.seeds)
         for number, one in nodes.items():
             assert one.example is not None, "the minibatch is disjoint"
-            own = one.example[: one.nodes_per_hop[0]]
-            self.node[own], self.type[own] = _range(own) + self.first[number], number
-        self.seed, self.position = _range(self.node), torch.zeros_like(self.node)
-        self.relation = self.edge = self.parent = torch.full_like(self.node, -1)
-        self.used = torch.ones_like(self.node)  # the tokens of each seed so far
+            seed = one.example[: one.nodes_per_hop[0]]
+            row = self.numbers[: len(seed)]
+            self.ends[seed * count], self.steps[seed * count] = row - (1 << _LOW), _SEED
+            self.node[seed], self.type[seed] = row + self.first[number], number
+        self.seed, self.position = self.numbers[: self.seeds], torch.zeros_like(self.node)
+        self.used = torch.ones_like(self.node)  # the tokens of each seed
         #: By node: its number among the tokens of its hop, and that of the first edge to it.
-        self.token, self.edge_to = none.new_full((sum(sizes),), -1), none.new_full((sum(sizes),), _LAST)
+        self.token = none.new_full((sum(sizes),), -1)
+        self.edge_to = none.new_full((sum(sizes),), torch.iinfo(torch.int64).max)
         self.edge_to[self.node] = -1
         self.passed = 0  # the edges of earlier hops
-        self.table = none.new_full((6, self.seed.numel() * count), -1)
-
-    def write(self, hop: int) -> None:
-        """Writes the tokens of the last hop into the table."""
-        place, row = self.seed * self.count + self.position, self.node - self.begins[self.type]
-        columns = self.type, row, torch.full_like(row, hop), self.relation, self.edge, self.parent
-        for column, values in zip(self.table, columns, strict=True):
-            column.scatter_(0, place, values)
 
     def step(self, hop: int) -> None:
-        """Goes from the tokens of a hop to those of the next one."""
-        self.token.scatter_(0, self.node, _range(self.node))
-        ends = self._ends(hop)
-        number = _range(ends[0]) + self.passed
-        self.passed += number.numel()
-        self.edge_to.scatter_reduce_(0, ends[0], number, "amin")
-        ends = _where(self.edge_to.index_select(0, ends[0]) == number, *ends)
-        seed = self.seed.index_select(0, ends[1])
-        found = torch.bincount(seed, minlength=self.used.numel())
-        position = _range(seed) + (self.used - found.cumsum(0) + found).index_select(0, seed)
-        self.used += found
-        kept = _where(position < self.count, *ends, seed, position)
-        self.parent = self.position.index_select(0, kept[1])
-        self.node, _, self.relation, self.edge, self.seed, self.position = kept
-        self.type = self.sources.index_select(0, self.relation)
+        """Goes from the tokens of a hop over their edges to those of the next one."""
+        ends, steps = self._edges(hop)
+        parent, node = ends >> _LOW, ends & (1 << _LOW) - 1
+        number = self.numbers[: len(node)] + self.passed
+        self.passed += len(node)
+        # A node is a token by the first edge to it.
+        self.edge_to.scatter_reduce_(0, node, number, "amin")
+        is_first = self.edge_to.index_select(0, node) == number
+        seed = self.seed.index_select(0, parent)
+        found = torch.nn.functional.pad(is_first.cumsum(0), (1, 0))
+        last = torch.bincount(seed, minlength=self.seeds).cumsum(0)
+        before = found.index_select(0, torch.nn.functional.pad(last, (1, 0)))
+        position = found[:-1] + (self.used - before[:-1]).index_select(0, seed)
+        self.used += before.diff()
+        is_token = is_first & (position < self.count)
+        place = torch.where(is_token, seed * self.count + position, self.seeds * self.count)
+        parent = self.position.index_select(0, parent)
+        self.ends.scatter_(0, place, (parent << _LOW) + node)
+        self.steps.scatter_(0, place, steps + (hop + 1 << _LOW + _MIDDLE))
+        # Tokens of a seed that has all of them lead nowhere.
+        is_token &= (self.used < self.count).index_select(0, seed)
+        kept = is_token.nonzero().view(-1)
+        self.node, self.seed, self.position = (one.index_select(0, kept) for one in (node, seed, position))
 
-    def _ends(self, hop: int) -> Sequence[Tensor]:
-        """Returns, for each edge from the tokens of a hop and in their order: the node that it
-        leads to, the number of the token, that of the relation, and the edge's row."""
+    def _edges(self, hop: int) -> Sequence[Tensor]:
+        """Returns words for each edge from the tokens of a hop, in their order: the number of the
+        token and the node that it leads to; the relation and the edge's row."""
         nodes, schema = self.minibatch.reached_nodes, self.minibatch.schema
+        is_whole = len(self.node) == sum(one.nodes_per_hop[hop] for one in nodes.values())
+        self.token.scatter_(0, self.node, self.numbers[: len(self.node)])
         known, degrees = [], torch.zeros_like(self.node)
         for number, one in sorted(self.minibatch.reached_edges.items()):
             if not one.edges_per_hop[hop]:
                 continue
-            target, source = schema.target_types[number], schema.source_types[number]
+            target = schema.target_types[number]
             begin, size = sum(nodes[target].nodes_per_hop[:hop]), nodes[target].nodes_per_hop[hop]
             token = self.token[self.first[target] + begin :][:size]
-            ends = one.indptr[begin : begin + size + 1]
-            token, start, degree = _where(token >= 0, token, ends[:-1], ends.diff())
+            start, degree = one.indptr[begin : begin + size], one.indptr[begin : begin + size + 1].diff()
+            if not is_whole:
+                kept = (token >= 0).nonzero().view(-1)
+                token, start, degree = (values.index_select(0, kept) for values in (token, start, degree))
             degrees.index_add_(0, token, degree)
-            known.append((number, one.indices, self.first[source], token, start, degree))
-        place = degrees.cumsum(0) - degrees  # where the next edge from each token goes
-        ends = place.new_empty(4, int(degrees.sum()))
-        for number, indices, first, token, start, degree in known:
-            which, before = _range(degree).repeat_interleave(degree), degree.cumsum(0) - degree
-            at = _range(which)
-            to = at + (place[token] - before).index_select(0, which)
+            known.append((number, one.indices, token, start, degree))
+        place = degrees.cumsum(0) - degrees  # of the next edge from each token
+        words = place.new_empty(2, int(degrees.sum()))
+        for number, indices, token, start, degree in known:
+            which = self.numbers[: len(degree)].repeat_interleave(degree)
+            at, before = self.numbers[: len(which)], degree.cumsum(0) - degree
             row = at + (start - before).index_select(0, which)
+            node = indices.index_select(0, row) + self.first[schema.source_types[number]]
+            to = at + (place.index_select(0, token) - before).index_select(0, which)
+            words[0].scatter_(0, to, node + (token << _LOW).index_select(0, which))
+            words[1].scatter_(0, to, row + (number << _LOW))
             place.index_add_(0, token, degree)
-            ends[0].scatter_(0, to, indices.index_select(0, row).long() + first)
-            ends[1].scatter_(0, to, token.index_select(0, which))
-            ends[2].scatter_(0, to, number)
-            ends[3].scatter_(0, to, row)
-        return ends.unbind()
+        return words.unbind()
 
-
-#: Later than all edges.
-_LAST = 1 << 62
-
-
-def _range(like: Tensor) -> Tensor:
-    return torch.arange(like.numel(), device=like.device)
-
-
-def _where(kept: Tensor, *values: Tensor) -> Sequence[Tensor]:
-    """Returns the values that are kept, of each tensor."""
-    if bool(kept.all()):
-        return values
-    at = kept.nonzero().view(-1)
-    return [one.index_select(0, at) for one in values]
+    def tokens(self) -> Tokens:
+        ends, steps, schema = self.ends[:-1], self.steps[:-1], self.minibatch.schema
+        relation = steps << 64 - _LOW - _MIDDLE >> 64 - _MIDDLE
+        sources = schema.source_types
+        begins = ends.new_tensor([0, *(self.first.get(source, 0) for source in sources)])
+        kind = ends.new_tensor([-1, *sources]).index_select(0, relation + 1)
+        kind[self.numbers[: self.seeds] * self.count] = self.type
+        row = (ends << 64 - _LOW >> 64 - _LOW) - begins.index_select(0, relation + 1)
+        hop, edge = steps >> _LOW + _MIDDLE, steps << 64 - _LOW >> 64 - _LOW
+        columns = steps >= 0, kind, row, hop, relation, edge, ends >> _LOW, torch.zeros_like(row)
+        return Tokens(*(one.view(-1, self.count) for one in columns))
 
 
 @dataclass(frozen=True)
@@ -181,5 +185,5 @@ def _times_at(number: Tensor, row: Tensor, times: Mapping[int, Tensor]) -> Tenso
     found = torch.full_like(row, _ALWAYS)
     for at, time in times.items():
         if last := time.numel():
-            found = torch.where(number == at, time.reshape(-1)[row.clamp(0, last - 1)], found)
+            found = torch.where(number == at, time.reshape(-1).take(row.clamp(0, last - 1)), found)
     return found
