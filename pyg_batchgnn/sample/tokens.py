@@ -6,11 +6,11 @@ each hop count, scan and fill.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import accumulate
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,7 +19,7 @@ from pyg_batchgnn.types import SampledMinibatch
 #: The bytes of a token: seven numbers and a mark.
 TOKEN_BYTES = 57
 #: The time of what has none: before all others.
-_ALWAYS = torch.iinfo(torch.int64).min
+_ALWAYS, _LAST = torch.iinfo(torch.int64).min, torch.iinfo(torch.int64).max
 #: Returns the times of the nodes or edges of a type or relation, given by number.
 TimesOf: TypeAlias = Callable[[int], Tensor]
 
@@ -49,114 +49,74 @@ class Tokens(NamedTuple):
 
 def tokens_of(minibatch: SampledMinibatch, count: int) -> Tokens:
     """Returns ``count`` tokens for each seed of a disjoint minibatch, without times."""
-    walk = _Walk(minibatch, count)
-    for hop in range(len(minibatch.nodes[0].nodes_per_hop) - 1):
-        walk.step(hop)
-    return walk.tokens()
+    seeds, hops = minibatch.batch_size, len(minibatch.nodes[0].nodes_per_hop) - 1
+    # Nodes have numbers here, type by type.
+    first = np.cumsum([0, *(one.node.numel() for one in minibatch.nodes)])
+    source_type = np.array(minibatch.schema.source_types, dtype=np.int64)
+    table, token = np.full((6, seeds * count), -1), np.full(first[-1], -1)
+    node, kind = np.empty((2, seeds), dtype=np.int64)
+    for number, one in minibatch.reached_nodes.items():
+        assert one.example is not None, "the minibatch is disjoint"
+        own = one.example[: one.nodes_per_hop[0]].numpy()
+        node[own], kind[own] = first[number] + np.arange(len(own)), number
+    seed, position, used = np.arange(seeds), np.zeros_like(node), np.ones_like(node)
+    relation = edge = parent = np.full(seeds, -1)
+    edge_to, passed = torch.full((int(first[-1]),), _LAST), 0  # by node, the first edge that leads to it
+    edge_to[torch.from_numpy(node)] = -1
+    for hop in range(hops + 1):
+        place, row = seed * count + position, node - first[kind]
+        for column, values in zip(table, (kind, row, hop, relation, edge, parent), strict=True):
+            column[place] = values
+        if hop == hops:
+            break
+        # Those of a seed that has all of its tokens lead nowhere.
+        node, seed, position = _where(used[seed] < count, node, seed, position)
+        token[node] = np.arange(len(node))
+        node, origin, relation, edge = _edges(minibatch, hop, first, token, len(node))
+        passing = np.arange(passed, passed + len(node))
+        passed += len(node)
+        edge_to.scatter_reduce_(0, torch.from_numpy(node), torch.from_numpy(passing), "amin")
+        is_first = edge_to.numpy()[node] == passing
+        node, origin, relation, edge = _where(is_first, node, origin, relation, edge)
+        seed, parent = seed[origin], position[origin]
+        found = np.bincount(seed, minlength=seeds)
+        position = np.arange(len(seed)) + (used - np.cumsum(found) + found)[seed]
+        used += found
+        node, seed, position, parent, relation, edge = _where(
+            position < count, node, seed, position, parent, relation, edge
+        )
+        kind = source_type[relation]
+    columns = [torch.from_numpy(column).view(seeds, count) for column in table]
+    return Tokens._make([columns[1] >= 0, *columns, torch.zeros_like(columns[0])])
 
 
-#: Two numbers of a token share a word of 64 bits, since writing in any order costs most: parent and
-#: node, and hop, relation and edge. Shifts restore the signs, so that -1 of all is -1 of each.
-_LOW, _MIDDLE = 32, 20
-_SEED = (1 << _LOW + _MIDDLE) - 1  # hop 0, relation and edge -1
+def _edges(minibatch: SampledMinibatch, hop: int, first: Any, token: Any, count: int) -> Any:
+    """Returns, for each edge from the ``count`` tokens of a hop, in their order: the node that it
+    leads to, the number of the token, the relation, and the edge's row."""
+    schema, known, degrees = minibatch.schema, [], np.zeros(count, dtype=np.int64)
+    for number, one in sorted(minibatch.reached_edges.items()):
+        if not one.edges_per_hop[hop]:
+            continue
+        target = schema.target_types[number]
+        per_hop = minibatch.nodes[target].nodes_per_hop
+        begin, end = sum(per_hop[:hop]), sum(per_hop[: hop + 1])
+        own, ends = token[first[target] + begin : first[target] + end], one.indptr[begin : end + 1].numpy()
+        own, start, degree = _where(own >= 0, own, ends[:-1], np.diff(ends))
+        degrees[own] += degree
+        known.append((number, own, start, degree))
+    place = np.cumsum(degrees) - degrees  # of the next edge from each token
+    ends, relations, rows = np.empty((3, degrees.sum()), dtype=np.int64)
+    for number, own, start, degree in known:
+        before, at = np.cumsum(degree) - degree, np.arange(degree.sum())
+        to, row = np.repeat(place[own] - before, degree) + at, np.repeat(start - before, degree) + at
+        node = minibatch.edges[number].indices.numpy()[row] + first[schema.source_types[number]]
+        ends[to], relations[to], rows[to] = node, number, row
+        place[own] += degree
+    return ends, np.repeat(np.arange(count), degrees), relations, rows
 
 
-class _Walk:
-    """Goes through a minibatch from its seeds, hop by hop, and writes the tokens into a table. Here
-    the nodes of all types have one number each, type by type."""
-
-    def __init__(self, minibatch: SampledMinibatch, count: int) -> None:
-        self.minibatch, self.count, nodes = minibatch, count, minibatch.reached_nodes
-        sizes, none = [one.node.numel() for one in nodes.values()], minibatch.nodes[0].node[:0]
-        self.first = dict(zip(nodes, accumulate(sizes, initial=0), strict=False))
-        self.numbers = torch.arange(max(sum(sizes), minibatch.num_edges), device=none.device)
-        self.seeds = minibatch.batch_size
-        #: The words of all tokens, and a last one for what is no token.
-        self.ends, self.steps = none.new_full((2, self.seeds * count + 1), -1)
-        #: The tokens of the last hop that may lead to others: their nodes, seeds and positions.
-        self.node, self.type = none.new_empty(2, self.seeds)
-        for number, one in nodes.items():
-            assert one.example is not None, "the minibatch is disjoint"
-            seed = one.example[: one.nodes_per_hop[0]]
-            row = self.numbers[: len(seed)]
-            self.ends[seed * count], self.steps[seed * count] = row - (1 << _LOW), _SEED
-            self.node[seed], self.type[seed] = row + self.first[number], number
-        self.seed, self.position = self.numbers[: self.seeds], torch.zeros_like(self.node)
-        self.used = torch.ones_like(self.node)  # the tokens of each seed
-        #: By node: its number among the tokens of its hop, and that of the first edge to it.
-        self.token = none.new_full((sum(sizes),), -1)
-        self.edge_to = none.new_full((sum(sizes),), torch.iinfo(torch.int64).max)
-        self.edge_to[self.node] = -1
-        self.passed = 0  # the edges of earlier hops
-
-    def step(self, hop: int) -> None:
-        """Goes from the tokens of a hop over their edges to those of the next one."""
-        ends, steps = self._edges(hop)
-        parent, node = ends >> _LOW, ends & (1 << _LOW) - 1
-        number = self.numbers[: len(node)] + self.passed
-        self.passed += len(node)
-        # A node is a token by the first edge to it.
-        self.edge_to.scatter_reduce_(0, node, number, "amin")
-        is_first = self.edge_to.index_select(0, node) == number
-        seed = self.seed.index_select(0, parent)
-        found = torch.nn.functional.pad(is_first.cumsum(0), (1, 0))
-        last = torch.bincount(seed, minlength=self.seeds).cumsum(0)
-        before = found.index_select(0, torch.nn.functional.pad(last, (1, 0)))
-        position = found[:-1] + (self.used - before[:-1]).index_select(0, seed)
-        self.used += before.diff()
-        is_token = is_first & (position < self.count)
-        place = torch.where(is_token, seed * self.count + position, self.seeds * self.count)
-        parent = self.position.index_select(0, parent)
-        self.ends.scatter_(0, place, (parent << _LOW) + node)
-        self.steps.scatter_(0, place, steps + (hop + 1 << _LOW + _MIDDLE))
-        # Tokens of a seed that has all of them lead nowhere.
-        is_token &= (self.used < self.count).index_select(0, seed)
-        kept = is_token.nonzero().view(-1)
-        self.node, self.seed, self.position = (one.index_select(0, kept) for one in (node, seed, position))
-
-    def _edges(self, hop: int) -> Sequence[Tensor]:
-        """Returns words for each edge from the tokens of a hop, in their order: the number of the
-        token and the node that it leads to; the relation and the edge's row."""
-        nodes, schema = self.minibatch.reached_nodes, self.minibatch.schema
-        is_whole = len(self.node) == sum(one.nodes_per_hop[hop] for one in nodes.values())
-        self.token.scatter_(0, self.node, self.numbers[: len(self.node)])
-        known, degrees = [], torch.zeros_like(self.node)
-        for number, one in sorted(self.minibatch.reached_edges.items()):
-            if not one.edges_per_hop[hop]:
-                continue
-            target = schema.target_types[number]
-            begin, size = sum(nodes[target].nodes_per_hop[:hop]), nodes[target].nodes_per_hop[hop]
-            token = self.token[self.first[target] + begin :][:size]
-            start, degree = one.indptr[begin : begin + size], one.indptr[begin : begin + size + 1].diff()
-            if not is_whole:
-                kept = (token >= 0).nonzero().view(-1)
-                token, start, degree = (values.index_select(0, kept) for values in (token, start, degree))
-            degrees.index_add_(0, token, degree)
-            known.append((number, one.indices, token, start, degree))
-        place = degrees.cumsum(0) - degrees  # of the next edge from each token
-        words = place.new_empty(2, int(degrees.sum()))
-        for number, indices, token, start, degree in known:
-            which = self.numbers[: len(degree)].repeat_interleave(degree)
-            at, before = self.numbers[: len(which)], degree.cumsum(0) - degree
-            row = at + (start - before).index_select(0, which)
-            node = indices.index_select(0, row) + self.first[schema.source_types[number]]
-            to = at + (place.index_select(0, token) - before).index_select(0, which)
-            words[0].scatter_(0, to, node + (token << _LOW).index_select(0, which))
-            words[1].scatter_(0, to, row + (number << _LOW))
-            place.index_add_(0, token, degree)
-        return words.unbind()
-
-    def tokens(self) -> Tokens:
-        ends, steps, schema = self.ends[:-1], self.steps[:-1], self.minibatch.schema
-        relation = steps << 64 - _LOW - _MIDDLE >> 64 - _MIDDLE
-        sources = schema.source_types
-        begins = ends.new_tensor([0, *(self.first.get(source, 0) for source in sources)])
-        kind = ends.new_tensor([-1, *sources]).index_select(0, relation + 1)
-        kind[self.numbers[: self.seeds] * self.count] = self.type
-        row = (ends << 64 - _LOW >> 64 - _LOW) - begins.index_select(0, relation + 1)
-        hop, edge = steps >> _LOW + _MIDDLE, steps << 64 - _LOW >> 64 - _LOW
-        columns = steps >= 0, kind, row, hop, relation, edge, ends >> _LOW, torch.zeros_like(row)
-        return Tokens(*(one.view(-1, self.count) for one in columns))
+def _where(kept: Any, *values: Any) -> Any:
+    return values if kept.all() else [one.compress(kept) for one in values]
 
 
 @dataclass(frozen=True)
