@@ -34,7 +34,6 @@ from pyg_batchgnn.sample import (
     PygOutput,
     SampledMinibatch,
     Sampler,
-    tokens_of,
 )
 
 if TYPE_CHECKING:
@@ -235,8 +234,11 @@ class Pipeline:
             return self.counted(self.exporter.export(self._with_tokens(minibatch)))
 
     def _with_tokens(self, minibatch: Any) -> Any:
-        tokens = None if self.tokens is None else tokens_of(minibatch, self.tokens)
-        return minibatch if tokens is None else dataclasses.replace(minibatch, tokens=tokens)
+        if self.tokens is None:
+            return minibatch
+        from pyg_batchgnn.sample import tokens_of
+
+        return dataclasses.replace(minibatch, tokens=tokens_of(minibatch, self.tokens))
 
     def _fetch(self, group: FetchGroup) -> list[Minibatch]:
         assert self.fetcher is not None

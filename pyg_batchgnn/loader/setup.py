@@ -24,13 +24,13 @@ from pyg_batchgnn.sample import (
     NeighborChoice,
     SampledMinibatch,
     Sampler,
-    TokenTimes,
 )
 
 if TYPE_CHECKING:
     from pyg_batchgnn.history import HistoricalCaches
     from pyg_batchgnn.loader.device_stage import DeviceStage
     from pyg_batchgnn.loader.node_inputs import GraphShape, GraphTimes
+    from pyg_batchgnn.sample import TokenTimes
 
 
 class Setup(ABC):
@@ -100,9 +100,11 @@ class Setup(ABC):
     @property
     def token_times(self) -> TokenTimes | None:
         """The times that tokens get; None for none."""
-        schema = self.graph.schema
         if self.options.tokens is None or self.times is None:
             return None
+        from pyg_batchgnn.sample import TokenTimes
+
+        schema = self.graph.schema
         held: Any = getattr(self.times, "own", self.times)
         groups = schema.node_groups, schema.edge_groups
         timed = (tuple(at for at, one in enumerate(kind) if one in held.by_group) for kind in groups)

@@ -42,13 +42,17 @@ from pyg_batchgnn.loader.prefetch import prefetch as prefetched
 from pyg_batchgnn.loader.schedule import NO_NUMBER, SeedStep, WorkItem, work_items
 from pyg_batchgnn.loader.setup import Setup
 from pyg_batchgnn.loader.stats import LoaderStats
-from pyg_batchgnn.sample import TOKEN_BYTES, PygOutput, SampledMinibatch, as_integer
+from pyg_batchgnn.sample import PygOutput, SampledMinibatch, as_integer
 
 if TYPE_CHECKING:
     from pyg_batchgnn.cache import AllNodes
     from pyg_batchgnn.loader.disk_sizes import DiskForecast, DiskProbe
     from pyg_batchgnn.loader.on_disk import LookAhead
     from pyg_batchgnn.loader.workers import WorkerPool
+
+
+#: Seven numbers and a mark.
+_TOKEN_BYTES = 57
 
 
 class MacrobatchShell(DataLoader[Any]):
@@ -343,7 +347,7 @@ class MacrobatchShell(DataLoader[Any]):
 
     def _loader_probe(self, sampled: list[SampledMinibatch]) -> LoaderProbe:
         pipeline, cost = self._setup.pipeline, self._setup.cost(sampled)
-        tokens = (self._options.tokens or 0) * TOKEN_BYTES * (self.batch_size or 1)
+        tokens = (self._options.tokens or 0) * _TOKEN_BYTES * (self.batch_size or 1)
         cost = replace(cost, batch=cost.batch + tokens)
         return probe_of(sampled, pipeline.num_nodes, cost, pipeline.reading_bytes)
 

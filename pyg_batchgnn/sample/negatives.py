@@ -282,12 +282,6 @@ def _equal(values: Tensor, ordered: Tensor) -> tuple[Tensor, Tensor]:
     return number, torch.arange(len(number)) + (first - count.cumsum(0) + count)[number]
 
 
-def draw_negatives(
-    plan: NegativePlan, source: Tensor, target: Tensor, time: Tensor | None, key: int
-) -> Negatives:
-    return NegativeDraw(plan, source, target, time, key).draw()
-
-
 class NegativeDraw:
     """The drawing of the negatives of one minibatch and one relation."""
 

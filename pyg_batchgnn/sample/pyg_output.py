@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
@@ -17,9 +17,11 @@ from torch_geometric.sampler.base import SubgraphType
 from pyg_batchgnn.sample.attribute_rows import AttributeRows
 from pyg_batchgnn.sample.negatives import NegativeMode
 from pyg_batchgnn.sample.plan import Direction
-from pyg_batchgnn.sample.tokens import Tokens, TokenTimes
 from pyg_batchgnn.store import reversed_relation
 from pyg_batchgnn.types import FEATURES, Group, Relation, SampledEdges, SampledMinibatch, TripletLinks
+
+if TYPE_CHECKING:
+    from pyg_batchgnn.sample.tokens import Tokens, TokenTimes
 
 PygOutput: TypeAlias = SamplerOutput | HeteroSamplerOutput
 

@@ -213,10 +213,9 @@ def _excluded(seeds: Sequence[Seeds], disjoint: bool) -> Tensor | None:
     if not columns:
         return None
     table = torch.cat(columns, dim=1)
-    for row in (4, 3, 2):  # minibatches ascend already
+    for row in reversed(range(5)):
         table = table[:, torch.argsort(table[row], stable=True)]
-    table = table[:, torch.argsort(table[1], stable=True)]
-    return table[:, torch.argsort(table[0], stable=True)].contiguous()
+    return table.contiguous()
 
 
 def internal_seeds(number: int, seeds: Seeds, internal: Tensor, part: Part) -> Seeds:

@@ -16,8 +16,6 @@ from torch import Tensor
 
 from pyg_batchgnn.types import SampledMinibatch
 
-#: The bytes of a token: seven numbers and a mark.
-TOKEN_BYTES = 57
 #: The time of what has none: before all others.
 _ALWAYS, _LAST = torch.iinfo(torch.int64).min, torch.iinfo(torch.int64).max
 #: Returns the times of the nodes or edges of a type or relation, given by number.
