@@ -48,8 +48,6 @@ from pyg_batchgnn.sample import (
 from pyg_batchgnn.store import first_times
 from pyg_batchgnn.types import Relation, Schema
 
-# Checked links ####################################################################################
-
 
 @dataclass(frozen=True, eq=False)
 class RelationLinks:
@@ -209,8 +207,6 @@ IN_BATCH = "in-batch"
 #: Returns the edges of a relation as links, as far as they are here; collective over ranks.
 AllEdges: TypeAlias = Callable[[Relation], RelationLinks]
 
-# Links of the user ################################################################################
-
 
 @dataclass(frozen=True, eq=False)
 class UserLinks:
@@ -324,9 +320,6 @@ def _names_relation(index: Any) -> bool:
 
 def _described(index: Any) -> str:
     return f"a {type(index).__name__}" if isinstance(index, (Tensor, list, Mapping)) else repr(index)
-
-
-# Request ##########################################################################################
 
 
 @dataclass(frozen=True, eq=False)
@@ -511,8 +504,6 @@ def labelled(links: RelationLinks, sampling: NegativeSampling | None) -> Tensor 
     )
     return links.label + 1
 
-
-# Digests ##########################################################################################
 
 #: Links that are digested at once.
 _LINKS = 1 << 16

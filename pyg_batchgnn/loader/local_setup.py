@@ -48,7 +48,6 @@ from pyg_batchgnn.types import FEATURES
 if TYPE_CHECKING:
     from pyg_batchgnn.loader.on_disk import LookAhead
 
-# Setup ############################################################################################
 
 #: The share of the memory beside the budget in which the page cache surely holds edges.
 _CACHED = 0.8
@@ -248,9 +247,6 @@ def _cost_on_disk(source: DataSource, export: Export, biggest: SampledMinibatch)
     edges = [0 if one.edge is None else one.edge.numel() for one in biggest.edges]
     pairs = (*zip(counts, schema.node_groups, strict=True), *zip(edges, schema.edge_groups, strict=True))
     return AttributeCost(batch=sum(count * source.batch_bytes(group) for count, group in pairs))
-
-
-# Sampler ##########################################################################################
 
 
 def local_sampler(

@@ -51,8 +51,6 @@ from pyg_batchgnn.sample import (
 from pyg_batchgnn.store import TypedGraph
 from pyg_batchgnn.types import Group
 
-# Rows of tables in memory #########################################################################
-
 
 class DeviceRows:
     """Places the tables of a ``Data``, and reads the distinct rows of fetch groups once."""
@@ -250,9 +248,6 @@ def why_not_on_device(
                 if not is_table(source.held(value)):
                     return f"the {group.kind.value} attribute {name!r} is no dense table in memory"
     return None
-
-
-# Exporters ########################################################################################
 
 
 class RowsExporter:

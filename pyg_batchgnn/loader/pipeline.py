@@ -259,9 +259,6 @@ class Pipeline:
         return fetched.minibatches
 
 
-# Embedding steps ##################################################################################
-
-
 @dataclass(frozen=True, eq=False)
 class EmbeddingSteps:
     """Plans the learned rows of each step of a macrobatch, and notes the step of each batch."""

@@ -139,9 +139,6 @@ class OwnSeeds:
         return cls(torch.cat(positions), torch.cat(internal))
 
 
-# Trained seeds ####################################################################################
-
-
 @dataclass(frozen=True, eq=False)
 class TrainedSeeds:
     """The seeds that a rank trains."""
@@ -198,9 +195,6 @@ def moved_seeds(counts: Sequence[int], hosts: Sequence[int]) -> list[list[int]]:
                 excess[giver] -= count
                 excess[taker] += count
     return moved
-
-
-# Links ############################################################################################
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,9 +270,6 @@ def cached_store(cache: AggregationCache, features: DistFeatureStore) -> DistFea
             "AggregationCache.build(data, kind)"
         )
     return cache.add_to(features)
-
-
-# Processes ########################################################################################
 
 
 class RankExecutor:

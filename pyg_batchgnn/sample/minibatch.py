@@ -344,8 +344,6 @@ def _gathered(held: AttributeRows | None, name: str, count: int | None, what: st
     return held.gather(name, count)
 
 
-# DGL ##############################################################################################
-
 _NO_IDS = torch.empty(0, dtype=torch.int64)
 
 

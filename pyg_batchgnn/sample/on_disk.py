@@ -30,9 +30,6 @@ _READ_BYTES = 32
 _SHARE = 1 / 2
 
 
-# Files ############################################################################################
-
-
 @dataclass(frozen=True, eq=False)
 class EdgeFiles:
     """The in-edges of one relation, in mapped files or in memory."""
@@ -109,9 +106,6 @@ def _reader(array: Tensor) -> DiskReader | Tensor:
 def _in_memory(array: Tensor) -> Tensor:
     table = DiskTable.of(array)
     return array if table is None else read_whole(table)
-
-
-# Sampler ##########################################################################################
 
 
 class DiskSampler(MacrobatchSampler):

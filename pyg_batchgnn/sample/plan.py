@@ -453,8 +453,6 @@ def _checked_samples(value: Any, name: str) -> int:
     return number
 
 
-# PyG's num_neighbors ##############################################################################
-
 #: The fanout that takes all neighbours.
 ALL_NEIGHBORS = -1
 
@@ -534,9 +532,6 @@ def _relation(key: Any) -> Relation:
             f"num_neighbors has the key {key!r}, which is no edge type; write (source, name, target)"
         )
     return names[0], names[1], names[2]
-
-
-# Probabilities ####################################################################################
 
 
 def taken_probability(degree: Tensor, fanout: Fanout, replacement: Replacement) -> Tensor:
