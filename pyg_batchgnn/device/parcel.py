@@ -95,8 +95,6 @@ def _view(block: Tensor, piece: _Piece) -> Tensor:
     return block[piece.begin : piece.begin + piece.nbytes].view(piece.wire).view(piece.tensor.shape)
 
 
-# What a batch consists of #########################################################################
-
 #: Returns a tensor in the place of another; also takes a number above its values if it has ids.
 MapTensor = Callable[[Tensor, int | None], Tensor]
 _Minibatch = TypeVar("_Minibatch", bound=SampledMinibatch)

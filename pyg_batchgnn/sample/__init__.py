@@ -66,7 +66,6 @@ if TYPE_CHECKING:
     from pyg_batchgnn.sample.pyg_samplers import PygNeighborSampler as PygNeighborSampler
     from pyg_batchgnn.sample.pyg_samplers import PygNodeSampler as PygNodeSampler
     from pyg_batchgnn.sample.rank_finder import RankFinder as RankFinder
-    from pyg_batchgnn.sample.rank_finder import RankPlan as RankPlan
     from pyg_batchgnn.sample.rank_finder import RankPlanner as RankPlanner
     from pyg_batchgnn.sample.seeds import ExcludedPairs as ExcludedPairs
     from pyg_batchgnn.sample.seeds import Seeds as Seeds

@@ -126,13 +126,14 @@ class Minibatch(SampledMinibatch):
 
     def with_token_times(self, times: TokenTimes) -> Minibatch:
         """Returns the minibatch with the times of its tokens, which its attributes have."""
-        nodes, edges = self.schema.node_groups, self.schema.edge_groups
-
-        def time_of(group: Group) -> Tensor:
-            return self.attributes[group].gather(times.name)
-
-        of = (lambda number: time_of(nodes[number])), (lambda number: time_of(edges[number]))
-        return dataclasses.replace(self, tokens=times.put(self.tokens, self.seed_time, *of))
+        held, schema = self.attributes, self.schema
+        tokens = times.put(
+            self.tokens,
+            self.seed_time,
+            lambda number: held[schema.node_groups[number]].gather(times.name),
+            lambda number: held[schema.edge_groups[number]].gather(times.name),
+        )
+        return dataclasses.replace(self, tokens=tokens)
 
     def attributes_of(self, name: str | Relation) -> AttributeRows:
         """Returns the attributes of the nodes of a type, or of the edges of a relation.

@@ -96,11 +96,8 @@ class SamplingPlan:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "fanouts", tuple(map(_checked_fanout, self.fanouts)))
-        for name, kind in (
-            ("replacement", Replacement),
-            ("temporal", TemporalStrategy),
-            ("subgraph", Subgraph),
-        ):
+        kinds = {"replacement": Replacement, "temporal": TemporalStrategy, "subgraph": Subgraph}
+        for name, kind in kinds.items():
             if not isinstance(getattr(self, name), kind):
                 raise TypeError(f"{name} must be {ops.with_article(kind)}, got {getattr(self, name)!r}")
         given = dict(self.by_relation).items()
@@ -195,19 +192,12 @@ def refuse_times(labor: str) -> NoReturn:
     )
 
 
-#: The least of the values in the unit of the times, and what None means.
-_OF_TIMES = {
-    "time_window": ("0", 0, "neighbours of any age"),
-    "freeze": ("-2**63", -(1 << 63), "all that is not later than its seed"),
-}
-
-
 def checked_time(name: str, given: Any) -> int | None:
-    value, (shown, least, every) = as_integer(given), _OF_TIMES[name]
+    value, least = as_integer(given), "0" if name == "time_window" else "-2**63"
     if value is None and given is not None:
         raise TypeError(f"{name} must be an integer in the unit of the times, or None, got {given!r}")
-    if value is not None and not least <= value < 1 << 63:
-        raise ValueError(f"{name} must be from {shown} to 2**63 - 1, got {value}; None allows {every}")
+    if value is not None and not (0 if least == "0" else -(1 << 63)) <= value < 1 << 63:
+        raise ValueError(f"{name} must be from {least} to 2**63 - 1, got {value}; None sets no bound")
     return value
 
 
@@ -240,17 +230,15 @@ class Direction(enum.Enum):
 
     def fanouts(self, num_neighbors: Any) -> Any:
         """Returns ``num_neighbors`` with the relations that are sampled in this direction."""
-        if self is Direction.BACKWARD and isinstance(num_neighbors, Mapping):
-            return {_backward(names): fanouts for names, fanouts in num_neighbors.items()}
-        if self is Direction.BACKWARD and isinstance(values := _parts(num_neighbors)[0], Mapping):
-            return NumNeighbors(self.fanouts(values), default=num_neighbors.default)
-        return num_neighbors
-
-
-def _backward(names: Any) -> tuple[str, ...]:
-    if isinstance(names, str):
-        names = names.to_tuple() if hasattr(names, "to_tuple") else names.split("__")
-    return tuple(reversed(names))
+        values, default = _parts(num_neighbors)
+        if self is Direction.FORWARD or not isinstance(values, Mapping):
+            return num_neighbors
+        backward = {}
+        for names, fanouts in values.items():
+            if isinstance(names, str):
+                names = names.to_tuple() if hasattr(names, "to_tuple") else names.split("__")
+            backward[tuple(reversed(names))] = fanouts
+        return NumNeighbors(backward, default) if isinstance(num_neighbors, NumNeighbors) else backward
 
 
 @dataclass(frozen=True)
@@ -333,20 +321,14 @@ def subgraph_of(subgraph_type: Any, directed: bool) -> Any:
     return SubgraphType.induced
 
 
-ALL_CANDIDATES = -1
-
 #: The neighbours of a node that count in a relation, in PyG's `HGTLoader` as well.
 NEIGHBOR_CAP = 50
 
 
 @dataclass(frozen=True)
 class HGTPlan:
-    """The number of nodes of each type that each hop samples, checked once.
-
-    Raises:
-        TypeError, ValueError: a number that cannot be, no hop, or types with different numbers of
-            hops.
-    """
+    """The number of nodes of each type that each hop samples, checked once. Raises TypeError or
+    ValueError for a number that cannot be, no hop, or types with different numbers of hops."""
 
     # For each node type, or by name, the nodes to sample by hop; -1 samples all candidates.
     samples: tuple[tuple[str, tuple[int, ...]], ...]
@@ -377,7 +359,6 @@ class HGTPlan:
 
     @property
     def num_hops(self) -> int:
-        """The number of hops."""
         return len(self.samples[0][1])
 
     @property
@@ -388,15 +369,8 @@ class HGTPlan:
     def from_pyg(
         cls, num_samples: Any, node_types: Sequence[str], neighbor_cap: int | None = NEIGHBOR_CAP
     ) -> HGTPlan:
-        """Returns the plan that PyG's ``num_samples`` says.
-
-        Args:
-            num_samples: a list for all node types, or a dict of lists by node type.
-
-        Raises:
-            TypeError: another form.
-            ValueError: a type is missing or unknown, or the numbers of hops differ.
-        """
+        """Returns the plan that PyG's ``num_samples`` says: a list for all node types, or a dict of
+        lists by node type. Raises TypeError for another form, ValueError for wrong types."""
         if not isinstance(num_samples, Mapping):
             num_samples = dict.fromkeys(node_types, _samples_by_hop(num_samples))
         if unknown := [name for name in num_samples if name not in node_types]:
@@ -421,7 +395,7 @@ class HGTPlan:
             self.num_hops,
             [one for name in schema.node_types for one in by_type[name]],
             [ops.to_signed(ops.names_key((name,))) for name in schema.node_types],
-            ALL_CANDIDATES if self.neighbor_cap is None else self.neighbor_cap,
+            ALL_NEIGHBORS if self.neighbor_cap is None else self.neighbor_cap,
             self.edge_ids,
             coo,
         )
@@ -448,7 +422,7 @@ def _checked_samples(value: Any, name: str) -> int:
     number = as_integer(value)
     if number is None:
         raise TypeError(f"num_samples of {name!r} must be integers, got {value!r}")
-    if not ALL_CANDIDATES <= number < 1 << 31:
+    if not ALL_NEIGHBORS <= number < 1 << 31:
         raise ValueError(f"num_samples of {name!r} must be from -1 (all) to 2**31 - 1, got {number}")
     return number
 
@@ -458,14 +432,12 @@ ALL_NEIGHBORS = -1
 
 
 def fanouts_by_relation(num_neighbors: Any, relations: Sequence[Relation]) -> tuple[tuple[Any, ...], ...]:
-    """Returns the fanouts of each relation, in the order of ``relations``.
-
-    Negative integers become -1, as in PyG. The entries are checked by `SamplingPlan`.
+    """Returns the fanouts of each relation, in the order of ``relations``. Negative integers become
+    -1, as in PyG. `SamplingPlan` checks the entries.
 
     Args:
-        num_neighbors: a list, which holds for every relation; a dict of lists by relation, whose
-            keys are tuples of three names or of two (the name "to" is added), or texts like
-            "paper__to__paper"; or a `NumNeighbors`.
+        num_neighbors: a list for every relation; a `NumNeighbors`; or a dict of lists by relation,
+            given as three names, as two (the name "to" is added) or like "paper__to__paper".
     """
     values, default = _parts(num_neighbors)
     if not isinstance(values, Mapping):
@@ -535,15 +507,9 @@ def _relation(key: Any) -> Relation:
 
 
 def taken_probability(degree: Tensor, fanout: Fanout, replacement: Replacement) -> Tensor:
-    """Returns the probability that sampling a node takes a given one of its in-edges.
-
-    Args:
-        degree: [n] floating point, the number of in-edges of each node.
-        fanout: the number of neighbours to pick, -1 for all, or a share of them.
-
-    Returns:
-        [n], of the same type.
-    """
+    """Returns the probability, [n], that sampling a node takes a given one of its in-edges.
+    ``degree``: [n] floating point, how many it has. ``fanout``: the number of neighbours to pick,
+    -1 for all, or a share of them."""
     degree = degree.clamp(min=1)
     if fanout < 0:
         return torch.ones_like(degree)

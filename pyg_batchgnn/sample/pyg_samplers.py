@@ -86,11 +86,6 @@ class PygNodeSampler(BaseSampler):
             dataclasses.replace(minibatch, input_id=inputs.input_id, seed_time=inputs.time)
         )
 
-    @property
-    def edge_permutation(self) -> Tensor | None:
-        """The permutation of edge ids: None, as a sample carries input edge ids already."""
-        return None
-
 
 def graph_of(data: Any) -> TypedGraph:
     if isinstance(data, TypedGraph):

@@ -39,8 +39,10 @@ def times_of(dataset: Dataset, config: TrainConfig) -> dict[Group, Tensor]:
 
 def freeze_of(config: TrainConfig) -> int | None:
     """Returns the time after which nothing is sampled. Raises DatasetError if it is none."""
-    keys, given = FolderKeys.of(config.run.dataset), config.sampling.freeze
-    return None if given is None else (Clock() if keys is None else keys.clock).moment(str(given))
+    if config.sampling.freeze is None:
+        return None
+    keys = FolderKeys.of(config.run.dataset)
+    return (Clock() if keys is None else keys.clock).moment(str(config.sampling.freeze))
 
 
 def is_time(table: Tensor) -> bool:

@@ -101,15 +101,7 @@ OF_SAVED_RUN: Mapping[str, Any] = {
             "--dataset",
         ),
     ],
-    **{name: OF_TABLE[name] for name in ("threads", "partition", "backend", "timeout")},
-    "freeze": Annotated[
-        str | None,
-        opt(
-            "The time after which no neighbour is sampled, an integer or a date such as 2024-03-01; none "
-            "for the times of nodes and links alone. Default: that of the run.",
-            "--freeze",
-        ),
-    ],
+    **{name: OF_TABLE[name] for name in ("freeze", "threads", "partition", "backend", "timeout")},
     "memory_budget": Annotated[
         str | None,
         opt(

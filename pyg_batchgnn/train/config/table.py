@@ -244,7 +244,7 @@ class SamplingConfig:
         temporal_strategy: With --time-attr, neighbours to sample: uniform draws among those that
             are early enough, last takes the latest of them. Default: {default}.
         freeze: With --time-attr, the time after which no neighbour is sampled, whatever the time of
-            the node or link: an integer or a date such as 2024-03-01. Default: none.
+            the node or link: an integer or a date such as 2024-03-01; none lifts a run's.
         batch_size: Training nodes per minibatch on each rank. Default: {default}. Lower it for
             small graphs.
         test_batch_size: Nodes per minibatch of evaluation. Default: as in training.
