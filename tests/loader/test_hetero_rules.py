@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch_geometric.data import Data, HeteroData
+from torch_geometric.data import HeteroData
 
 from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
 from pyg_batchgnn.data import Schema
@@ -25,7 +25,6 @@ from tests.support.hetero_cases import (
     make_loader,
     make_timed,
 )
-from tests.support.loader_cases import assert_same
 from tests.support.typed_reference import Edge, ReferenceGraph, ReferenceSampler, ReferenceSeed
 
 
@@ -50,32 +49,6 @@ def test_no_neighbour_is_younger_than_its_seed(
             limit = seed_time[batch[relation[2]].batch[col]]
             time = batch[relation].stamp if attr == "stamp" else batch["paper"].time[row]
             assert (time <= limit).all() and (window is None or (time >= limit - window).all())
-
-
-@pytest.mark.parametrize("strategy", ["uniform", "last"])
-@pytest.mark.parametrize("export", ["pyg", "native"])
-def test_nothing_is_later_than_freeze(strategy: str, export: str) -> None:
-    """The same bits as at seed times that are not later, but for the seeds' own times."""
-    generator, freeze, count = torch.Generator().manual_seed(1), 400, 3000
-    data = Data(edge_index=torch.randint(count, (2, 60_000), generator=generator), num_nodes=count)
-    data.time = torch.randint(1000, (count,), generator=generator)
-    rules = {"time_attr": "time", "temporal_strategy": strategy, "time_window": 350, "batch_size": 500}
-    rules |= {"seed": 2, "export": export, "fanouts": (12, 12)}
-    loader = make_loader(data, freeze=freeze, **rules, input_time=data.time)
-    nodes = 0
-    for ours, clamped in zip(
-        loader, make_loader(data, **rules, input_time=data.time.clamp(max=freeze)), strict=True
-    ):
-        batch, right = (one.to_data() if export == "native" else one for one in (ours, clamped))
-        assert torch.equal(batch.seed_time, data.time[batch.input_id])
-        batch.seed_time = right.seed_time
-        assert_same([batch], [right])
-        found = batch.time[batch.batch_size :]
-        assert found.max() <= freeze and (found <= batch.seed_time[batch.batch[batch.batch_size :]]).all()
-        nodes += len(found)
-    assert nodes > 100_000 and loader.stats().total.frozen_seeds == int((data.time > freeze).sum())
-    with pytest.raises(ValueError, match="freeze=400"):
-        make_loader(data, **rules, input_time=data.time).load_state_dict(loader.state_dict())
 
 
 def test_types_without_time_need_input_time() -> None:

@@ -59,7 +59,7 @@ def test_integers_of_numpy_and_torch_are_integers() -> None:
         ({"time_attr": "time"}, ValueError, ["'time'", "neither"]),
         ({"tokens": 4}, ValueError, ["tokens=4", "give time_attr or disjoint=True"]),
         ({"tokens": 0, "disjoint": True}, ValueError, ["tokens", "at least 1, got 0"]),
-        ({"tokens": 2.0, "disjoint": True}, TypeError, ["tokens", "integer", "2.0"]),
+        ({**TOKENS, "tokens": 2.0}, TypeError, ["tokens", "integer", "2.0"]),
         ({**TOKENS, "subgraph_type": "induced"}, ValueError, ["tokens=4", "leave subgraph_type out"]),
         ({**TOKENS, "transform_sampler_output": print}, ValueError, ["tokens=4", "use transform"]),
         ({"labor": "batch"}, ValueError, ["'hop', 'layers', 'epoch'", "'batch'"]),

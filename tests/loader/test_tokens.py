@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch_geometric.data import Data, HeteroData
 
-from pyg_batchgnn.sample import Minibatch, Tokens, tokens_of
+from pyg_batchgnn.sample import Minibatch, Tokens
 from tests.support.hetero_cases import BOTH, make_loader, make_timed
-from tests.support.loader_cases import equal
+from tests.support.loader_cases import assert_same, equal
 from tests.support.tiers import ALL
 
 TIMES = {"author": torch.arange(14) % 9 + 2, "paper": torch.arange(30) % 10}
@@ -79,7 +79,6 @@ WAYS: dict[str, dict[str, Any]] = {
     "sampled by workers": {"num_workers": 2, "filter_per_worker": False},
     "made by workers": {"num_workers": 1, "filter_per_worker": True},
     "native": {"export": "native"},
-    "native, of workers": {"export": "native", "num_workers": 1},
 }
 
 
@@ -102,33 +101,39 @@ def timed_data(count: int, edges: int) -> Data:
     return data
 
 
-def test_no_token_is_later_than_its_seed_or_freeze() -> None:
-    """Each epoch has other ones."""
-    data, freeze, tokens, last = timed_data(5000, 100_000), 600, 0, None
-    rules = {"time_attr": "time", "freeze": freeze, "tokens": 60, "batch_size": 512}
-    loader = make_loader(data, (12, 8), **rules)
-    for _ in range(10 if ALL else 1):
-        for batch in loader:
-            found, moment = batch.tokens, data.time[batch.input_id]
+@pytest.mark.parametrize("strategy", ["uniform", "last"])
+def test_nothing_is_later_than_its_seed_or_freeze(strategy: str) -> None:
+    """The same bits as at seed times that are not later, but for the seeds' own times. Each epoch
+    has other tokens."""
+    data, freeze, count, last = timed_data(5000, 100_000), 600, 0, None
+    rules: dict[str, Any] = {"fanouts": (12, 8), "time_attr": "time", "tokens": 60, "batch_size": 512}
+    rules |= {"temporal_strategy": strategy, "time_window": 500}
+    loader = make_loader(data, freeze=freeze, **rules, input_time=data.time)
+    clamped = make_loader(data, **rules, input_time=data.time.clamp(max=freeze))
+    for epoch in range(10 if ALL else 1):
+        for batch, right in zip(loader, clamped, strict=True):
+            found, moment, late = batch.tokens, batch.seed_time, batch.time[batch.batch_size :]
+            assert torch.equal(moment, data.time[batch.input_id])
+            assert late.max() <= freeze and (late <= moment[batch.batch[batch.batch_size :]]).all()
             assert torch.equal(batch.n_id[found.node[:, 0]], batch.input_id)
-            time = batch.time[found.node]
-            later = found.mask & ((time > moment[:, None]) | (time > freeze))
-            assert not later[:, 1:].any()
-            assert torch.equal(found.time[found.mask], (moment[:, None] - time)[found.mask])
-            tokens += int(found.mask.sum())
-        assert last is None or not equal(last, found)
+            time = moment[:, None] - batch.time[found.node]
+            assert torch.equal(found.time[found.mask], time[found.mask]) and found.time.min() >= 0
+            assert equal(found[:7], right.tokens[:7])
+            right.seed_time, right.tokens = moment, found
+            assert_same([batch], [right])
+            count += int(found.mask.sum())
+        assert strategy == "last" or last is None or not equal(last, found)
+        assert loader.stats().total.frozen_seeds == (epoch + 1) * int((data.time > freeze).sum())
         last = found
-    assert tokens > (1_000_000 if ALL else 100_000)
-    loader.set_epoch(loader.epoch)
-    assert equal(list(loader)[-1].tokens, last)
+    assert count > (1_000_000 if ALL else 100_000)
+    with pytest.raises(ValueError, match="freeze=600"):
+        make_loader(data, **rules, input_time=data.time).load_state_dict(loader.state_dict())
 
 
 def test_a_minibatch_without_seeds_and_an_attribute_of_this_name() -> None:
     data = timed_data(50, 200)
-    (batch,) = make_loader(data, tokens=3, time_attr="time", export="native", input_nodes=torch.arange(2))
-    empty = make_loader(data, tokens=3, time_attr="time", export="native")(torch.empty(0, dtype=torch.int64))
-    assert [one.shape for one in empty.tokens] == [(0, 3)] * 8
-    assert equal(tokens_of(batch, 2)[1:7], tuple(one[:, :2] for one in batch.tokens[1:7]))
+    empty = make_loader(data, tokens=3, time_attr="time", export="native")([]).tokens
+    assert [one.shape for one in empty] == [(0, 3)] * 8
     data.tokens = torch.zeros(50)
     with pytest.raises(ValueError, match=r"'tokens'.*rename it"):
         next(iter(make_loader(data, tokens=3, time_attr="time")))
