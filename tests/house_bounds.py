@@ -5,11 +5,11 @@ Whoever needs room makes room, in the same room. A new room states its ceiling o
 
 BOUNDS = {
     "package: Python files": 302,
-    "package: Python lines": 68_608,
-    "lines of train": 9_441,
+    "package: Python lines": 68_595,
+    "lines of train": 9_440,
     "lines of data": 7_184,
-    "lines of loader": 7_184,
-    "lines of port": 6_565,
+    "lines of loader": 7_171,
+    "lines of port": 6_567,
     "lines of nn": 4_750,
     "lines of ops": 4_655,
     "lines of sample": 4_492,
@@ -21,7 +21,7 @@ BOUNDS = {
     "lines of cache": 1_657,
     "lines of fetch": 1_455,
     "lines of embed": 1_435,
-    "lines of device": 1_225,
+    "lines of device": 1_224,
     "lines of history": 920,
     "lines of disk": 634,
     "lines of types": 709,
@@ -29,12 +29,12 @@ BOUNDS = {
     "lines of top level": 475,
     "C++: files": 141,
     "C++: lines": 20_657,
-    "tests: lines": 57_586,
+    "tests: lines": 57_587,
     "benchmark: lines": 11_760,
     "benchmark: bytes of results": 1_000_000,
     # Files of the package that a call crosses.
     "files crossed: constructing a loader": 28,
     "files crossed: a step of native SAGE": 18,
     # torch and PyTorch Geometric aside.
-    "modules loaded: a loader and accelerate": 108,
+    "modules loaded: a loader and accelerate": 107,
 }
