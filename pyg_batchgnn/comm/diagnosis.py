@@ -417,7 +417,7 @@ def _machine() -> str:
 
 def _stat(pid: int) -> tuple[str, int]:
     """Returns the state's letter and the start time; the name before them may hold spaces."""
-    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    words = Path(f"/proc/{pid}/stat").read_bytes().decode("latin-1").rpartition(")")[2].split()
     return words[0], int(words[19])
 
 
