@@ -5,8 +5,8 @@ Whoever needs room makes room, in the same room. A new room states its ceiling o
 
 BOUNDS = {
     "package: Python files": 303,
-    "package: Python lines": 68_673,
-    "lines of train": 9_444,
+    "package: Python lines": 68_670,
+    "lines of train": 9_441,
     "lines of data": 7_184,
     "lines of loader": 7_184,
     "lines of port": 6_626,
@@ -29,7 +29,7 @@ BOUNDS = {
     "lines of top level": 475,
     "C++: files": 141,
     "C++: lines": 20_657,
-    "tests: lines": 57_595,
+    "tests: lines": 57_592,
     "benchmark: lines": 11_761,
     "benchmark: bytes of results": 1_000_000,
     # Files of the package that a call crosses.

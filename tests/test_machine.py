@@ -22,16 +22,10 @@ def test_version_2_takes_the_least_of_all_groups_around(tmp_path: Path) -> None:
     root, own = tmp_path / "cgroup", tmp_path / "own"
     own.write_text("0::/pod/container\n")
     group(root)
-    group(
-        root / "pod", cpu__max="350000 100000", memory__max="1000", memory__current="900", memory__stat="x 1"
-    )
-    group(
-        root / "pod" / "container",
-        cpu__max="max 100000",
-        memory__max="3000",
-        memory__current="600",
-        memory__stat="anon 200\ninactive_file 400",
-    )
+    memory = {"memory__max": "1000", "memory__current": "900", "memory__stat": "x 1"}
+    group(root / "pod", cpu__max="350000 100000", **memory)
+    memory = {"memory__max": "3000", "memory__current": "600", "memory__stat": "anon 200\ninactive_file 400"}
+    group(root / "pod" / "container", cpu__max="max 100000", **memory)
     assert read_limits(root, own) == GroupLimits(3.5, 1000, 100)
 
 
@@ -41,12 +35,8 @@ def test_version_1_has_a_folder_for_each_resource(tmp_path: Path) -> None:
     group(root)
     group(root / "cpu,cpuacct" / "job", cpu__cfs_quota_us="200000", cpu__cfs_period_us="100000")
     group(root / "memory", memory__limit_in_bytes=str((1 << 63) - 4096), memory__usage_in_bytes="7")
-    group(
-        root / "memory" / "job",
-        memory__limit_in_bytes="5000",
-        memory__usage_in_bytes="4000",
-        memory__stat="total_inactive_file 1500",
-    )
+    used = {"memory__usage_in_bytes": "4000", "memory__stat": "total_inactive_file 1500"}
+    group(root / "memory" / "job", memory__limit_in_bytes="5000", **used)
     assert read_limits(root, own) == GroupLimits(2.0, 5000, 2500)
 
 

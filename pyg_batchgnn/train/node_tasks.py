@@ -51,8 +51,8 @@ class PredictedNodes:
             raise TrainError(
                 f"{dataset.name}: the node labels 'y'{of_type} are missing, but training needs them"
             )
-        of = nodes.name, nodes.num_nodes, nodes.tables, nodes.splits, nodes.num_classes
-        return cls(dataset.name, *of)
+        own = nodes.name, nodes.num_nodes, nodes.tables, nodes.splits, nodes.num_classes
+        return cls(dataset.name, *own)
 
     @property
     def labels(self) -> Tensor:
@@ -252,9 +252,8 @@ class _ClassTally(Tally):
     def add(self, outputs: Tensor, targets: Tensor) -> None:
         classes, found = self._counts.size(1), outputs.argmax(dim=1)
         is_right = found == targets
-        for row, of in zip(
-            self._counts, (targets[is_right], found[~is_right], targets[~is_right]), strict=True
-        ):
+        counted = targets[is_right], found[~is_right], targets[~is_right]
+        for row, of in zip(self._counts, counted, strict=True):
             row += torch.bincount(of, minlength=classes)
 
     def scores(self, ranks: Ranks) -> dict[Metric, float]:
@@ -408,13 +407,9 @@ class _ValueTally(Tally):
         return {Metric.MAE: absolute / count, Metric.RMSE: math.sqrt(squared / count)}
 
 
-#: The metrics of each kind of task, by the name of the kind.
-_METRICS = {
-    TaskKind.CLASSES.value: ClassTask.metrics,
-    TaskKind.LABELS.value: LabelTask.metrics,
-    TaskKind.VALUES.value: ValueTask.metrics,
-    TaskKind.LINKS.value: LinkTask.metrics,
-}
+#: The tasks by the name of their kind.
+_TASKS: Mapping[str, type[Task]]
+_TASKS = {"classes": ClassTask, "labels": LabelTask, "values": ValueTask, TaskKind.LINKS.value: LinkTask}
 
 
 def task_of(dataset: Dataset, config: TaskConfig, hidden: int) -> Task:
@@ -490,7 +485,7 @@ def _metric(config: TaskConfig, known: tuple[Metric, ...], default: Metric, what
     metric = config.metric or default
     if metric not in known:
         names = ", ".join(one.value for one in known)
-        others = [kind for kind, has in _METRICS.items() if metric in has]
+        others = [kind for kind, task in _TASKS.items() if metric in task.metrics]
         option = "give one of them" if not others else f"or choose --task {' or '.join(others)}"
         hint = ", which takes 0 and 1 in 'y' as a label" if others == ["labels"] else ""
         raise TrainError(

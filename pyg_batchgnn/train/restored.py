@@ -28,8 +28,7 @@ class RestoreRequest:
     """The run to restore, and what differs from it.
 
     Attributes:
-        run: the folder of a run. Only the first rank need have it, unless the
-            model has learned rows.
+        run: the folder of a run. Only the first rank needs it, unless the model has learned rows.
         dataset: the name or path of the data set if it has moved since the run.
         threads: number of threads; None means that of the run.
         evaluation: the neighbours that nodes are computed from; None means as in the run.
@@ -68,12 +67,8 @@ class RestoreRequest:
             "ranks.remote": "exact",
         }
         if not written.evaluates_with_cache or evaluation is EvaluationKind.EXACT:
-            none = {
-                "sampling.cache": "off",
-                "sampling.cache_folder": "none",
-                "sampling.evaluate_with_cache": "none",
-            }
-            changes |= none
+            changes["sampling.cache"] = "off"
+            changes |= dict.fromkeys(("sampling.cache_folder", "sampling.evaluate_with_cache"), "none")
         given = [f"{name}={value}" for name, value in changes.items() if value is not None]
         return assign(written, [*given, *self.ranks])
 

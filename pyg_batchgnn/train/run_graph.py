@@ -19,7 +19,7 @@ from pyg_batchgnn.loader import MacrobatchLinkNeighborLoader, MacrobatchNeighbor
 from pyg_batchgnn.store import DistFeatureStore, OwnRows, SortedNodes
 from pyg_batchgnn.train.config.choices import CacheKind, LastMinibatch, TaskLoss
 from pyg_batchgnn.train.config.train_config import TrainConfig
-from pyg_batchgnn.train.errors import as_train_error
+from pyg_batchgnn.train.errors import TrainError, as_train_error
 from pyg_batchgnn.train.link_tasks import PredictedLinks
 from pyg_batchgnn.train.network import ModelInputs, NativeNetwork, RowNetwork
 from pyg_batchgnn.train.node_tasks import PredictedEdges, PredictedNodes
@@ -197,7 +197,7 @@ class RunGraph(ABC):
         many are drawn, or [n, k] int64, the targets that each is ranked among. ``excludes``:
         whether a pair does not see its own edges. ``last``: as of `_arguments`."""
         arguments, is_named = self._arguments(last), self.inputs.schema.has_names
-        if isinstance(negatives, Tensor):  # as many pairs in a minibatch as without
+        if isinstance(negatives, Tensor) and last is None:  # as many pairs in a minibatch as without
             arguments["batch_size"] = max(1, arguments["batch_size"] // (1 + negatives.size(1)))
         excluded: Any = "reverse"
         if is_named:
@@ -218,11 +218,17 @@ class RunGraph(ABC):
     ) -> tuple[MacrobatchLinkNeighborLoader, list[str]]:
         """Makes the shuffled loader of training links, at times [n] int64 if the run looks at them,
         with their negatives, and returns lines that the user should read; collective."""
-        task, index = self.config.task, links.split("train").index
-        last, notes = self._last_minibatch(index.size(1), ranks, "links")
+        task, split = self.config.task, links.split("train")
+        last, notes = self._last_minibatch(len(split), ranks, "links")
         mode = "binary" if task.loss in (None, TaskLoss.BCE) else "triplet"
         negatives: Any = task.negatives if task.negatives == "in-batch" else (mode, task.negatives)
-        return self.link_loader(links, index, times, negatives, last=last), notes
+        if task.negatives == "given":
+            negatives, fact = split.negative_targets, f"{links.dataset}: training links have no negatives"
+            if negatives is None:
+                raise TrainError(f"{fact}; write links/train/negative_targets.npy, or give --negatives 1")
+        elif split.negative_targets is not None:
+            notes = [*notes, "training links have negatives of their own, for --negatives given"]
+        return self.link_loader(links, split.index, times, negatives, last=last), notes
 
     def _last_minibatch(self, count: int, ranks: int, unit: str) -> tuple[LastMinibatch, list[str]]:
         size, last = self.config.sampling.batch_size, self.config.sampling.last_batch

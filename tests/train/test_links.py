@@ -190,7 +190,8 @@ def test_links_that_cannot_be_trained_are_refused(
         (folder, ["--metric", "accuracy"], "a task that predicts links has mrr"),
         (folder, ["--loss", "mse"], "but links have bce, bpr, softmax"),
         (folder, ["--negatives", "in-batch", "--loss", "bpr"], "it goes with --loss softmax, --decoder dot"),
-        (folder, ["--negatives", "some"], "must be a whole number or 'in-batch', got 'some'"),
+        (folder, ["--negatives", "some"], "must be a whole number or 'in-batch' or 'given', got 'some'"),
+        (folder, ["--negatives", "given"], "write links/train/negative_targets.npy"),
         (folder, ["--edge-type", "a,b,c"], "is a homogeneous graph"),
         (folder, ["--negatives", 0], "--negatives must be at least 1"),
         (folder, ["--cache", "aggregation"], "leave --cache out"),
@@ -202,9 +203,13 @@ def test_links_that_cannot_be_trained_are_refused(
         assert f"{value}, but no links are predicted" in said
 
 
-@pytest.mark.parametrize("negatives", ["in-batch", "3"])
+@pytest.mark.parametrize("negatives", ["in-batch", "given", "3"])
 def test_a_softmax_finds_each_link_among_its_negatives(folder: Path, negatives: str) -> None:
     dataset = load_dataset(folder)
+    links = dataset.edges.links
+    hard = torch.randint(NODES, (len(links["train"]), 2))
+    if negatives == "given":
+        links["train"] = replace(links["train"], negative_targets=hard)
     fields = ["task.kind=link", "task.loss=softmax", f"task.negatives={negatives}", "sampling.batch_size=16"]
     job = job_alone(assign(TrainConfig(), [*fields, "model.dropout=0", "model.hidden=8"]), dataset)
     train = dataset.edges.links["train"].index.long()
@@ -219,6 +224,8 @@ def test_a_softmax_finds_each_link_among_its_negatives(folder: Path, negatives: 
             wanted = F.cross_entropy(scores.masked_fill(others, -torch.inf), torch.arange(len(others)))
         else:
             ends = torch.cat([one.target.unsqueeze(1), one.negative], dim=1)
+            if negatives == "given":
+                assert torch.equal(batch.node[one.negative], hard[one.input_id])
             scores = (rows[one.source].unsqueeze(1) * rows[ends]).sum(2)
             wanted = F.cross_entropy(scores, torch.zeros(len(scores)).long())
         outputs, targets = job.network.outputs(batch).logits, job.task.targets(job.labels(batch))

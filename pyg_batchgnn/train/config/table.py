@@ -205,8 +205,9 @@ class TaskConfig:
             or without it, if there is one.
         decoder: Score of a link: dot (dot product) or mlp (perceptron on the product). Default:
             {default}.
-        negatives: Other pairs drawn for each link in training, or in-batch: the targets of the
-            minibatch's other links, for which nothing more is sampled. Default: {default}.
+        negatives: Other pairs drawn for each link in training; in-batch: the targets of the
+            minibatch's other links, for which nothing more is sampled; given: those that the data
+            has for each training link (negative_targets). Default: {default}.
         ranked_among: Other targets that a link is ranked among in evaluation, where its split has
             none. They are drawn once and are the same in every run. Default: {default}.
     """
@@ -219,7 +220,7 @@ class TaskConfig:
     edge_type: tuple[str, ...] | None = _field(None)
     reverse_edge_type: tuple[str, ...] | None = _field(None)
     decoder: Decoder = _field(Decoder.DOT)
-    negatives: int | Literal["in-batch"] = _count(1)
+    negatives: int | Literal["in-batch", "given"] = _count(1)
     ranked_among: int = _count(100)
 
 
