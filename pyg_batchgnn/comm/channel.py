@@ -295,13 +295,10 @@ class Exchange:
         )
         lists: list[list[int]] = [message.numbers.tolist() for message in found]
         self._check(agreed, lists)
-        for rank, (count, most, own_bytes) in enumerate(one[AGREED : AGREED + 3] for one in lists):
-            size = count * self.purpose.row_bytes
-            if not 0 <= size <= (own_bytes if rank == self.rank else most):
-                said = (
-                    f"rank {rank} announces {count} rows for this rank and messages of at most {most} bytes"
-                )
-                raise CommError(f"{said}, which cannot be; does it run another release?", [rank])
+        for rank, (count, most, kept) in enumerate(one[AGREED : AGREED + 3] for one in lists):
+            if not 0 <= count * self.purpose.row_bytes <= (kept if rank == self.rank else most):
+                said = f"rank {rank} announces {count} rows in messages of at most {most} bytes"
+                raise CommError(f"{said}; does it run another release?", [rank])
         columns = list(zip(*lists, strict=True))[AGREED:]
         received = ReceivedCounts(list(columns[0]), max(columns[1]), max(columns[2]), list(columns[3]))
         if data is not None and self.has_room(received.largest, received.kept):

@@ -82,12 +82,8 @@ class NodePool:
 
     @classmethod
     def of(cls, num_nodes: int, time: Tensor | None = None, weight: Tensor | None = None) -> NodePool:
-        """Returns the pool of the nodes 0, 1, ..., by (time, id).
-
-        Args:
-            time: [N] int64, from when each node is allowed; None: always.
-            weight: [N] weights of any floating point type, or None.
-        """
+        """Returns the pool of the nodes 0, 1, ..., by (time, id). ``time``: [N] int64, from when
+        each node is allowed; None: always. ``weight``: [N] of any floating point type, or None."""
         weight = None if weight is None else weight.double()
         if time is None:
             return cls(num_nodes, weight=weight)

@@ -137,6 +137,19 @@ class Checkpoint:
     #: that of the schedule of its learning rate; empty without one
     schedule: dict[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Raises an error for values of other kinds than those of a run."""
+        progress = {**vars(self.progress), **(self.progress.best or {}), "best": 0}
+        counts = [name for name, value in vars(RunProgress()).items() if isinstance(value, int)]
+        bad = [name for name in counts if not isinstance(progress[name], int) or progress[name] < 0]
+        bad += [name for name, value in progress.items() if not math.isfinite(value)]
+        bad += [name for name in ("rows", "best_rows") if not re.fullmatch(r"[\w-]*", vars(self)[name])]
+        bad += [name for name in ("dataset", "model", "best") if not isinstance(vars(self)[name], dict)]
+        for one in self.ranks:
+            PhaseClock(one.epoch_phases), PhaseClock(one.phases), one.running.numel()
+        if bad or not self.ranks:
+            raise ValueError(f"{', '.join(bad) or 'ranks'} cannot be that of a run")
+
     def save(self, path: Path) -> None:
         ranks = [asdict(state) for state in self.ranks]
         plain = {"config": config_to_dict(self.config), "progress": asdict(self.progress), "ranks": ranks}
@@ -150,9 +163,7 @@ class Checkpoint:
         try:
             config, progress = config_from_dict(values["config"]), RunProgress(**values["progress"])
             ranks = [RankCheckpoint(**state) for state in values["ranks"]]
-            read = cls(**{**values, "config": config, "progress": progress, "ranks": ranks})
-            _check_contents(read)
-            return read
+            return cls(**{**values, "config": config, "progress": progress, "ranks": ranks})
         except TrainError as error:
             raise TrainError(f"{path}: {error}") from None
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
@@ -213,20 +224,6 @@ def _try_step(optimiser: Optimizer) -> None:
         for parameter in group["params"]:
             parameter.grad = torch.zeros_like(parameter)
     trial.step()
-
-
-def _check_contents(read: Checkpoint) -> None:
-    """Raises an error for values of other kinds than `Checkpoint.save` writes."""
-    progress = {**vars(read.progress), **(read.progress.best or {}), "best": 0}
-    counts = [name for name, value in vars(RunProgress()).items() if isinstance(value, int)]
-    bad = [name for name in counts if not isinstance(progress[name], int) or progress[name] < 0]
-    bad += [name for name, value in progress.items() if not math.isfinite(value)]
-    bad += [name for name in ("rows", "best_rows") if not re.fullmatch(r"[\w-]*", vars(read)[name])]
-    bad += [name for name in ("dataset", "model", "best") if not isinstance(vars(read)[name], dict)]
-    if bad or not read.ranks:
-        raise ValueError(f"{', '.join(bad) or 'ranks'} cannot be that of a run")
-    for one in read.ranks:
-        PhaseClock(one.epoch_phases), PhaseClock(one.phases), one.running.numel()
 
 
 def history_figures(history: HistoricalCaches | None, ranks: Ranks) -> dict[str, Any] | None:

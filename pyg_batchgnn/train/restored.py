@@ -25,23 +25,17 @@ from pyg_batchgnn.train.tasks import NodeTask
 
 @dataclass(frozen=True)
 class RestoreRequest:
-    """The run to restore, and what differs from it.
+    """The run to restore, and what differs from it."""
 
-    Attributes:
-        run: the folder of a run. Only the first rank needs it, unless the model has learned rows.
-        dataset: the name or path of the data set if it has moved since the run.
-        threads: number of threads; None means that of the run.
-        evaluation: the neighbours that nodes are computed from; None means as in the run.
-        ranks: fields to change, as `assign` takes them; their names begin with "ranks.".
-        memory_budget: bytes; None means that of the run.
-    """
-
+    #: the folder of a run. Only the first rank needs it, unless the model has learned rows
     run: Path
-    dataset: str | None = None
-    threads: int | None = None
+    dataset: str | None = None  # the name or path of the data set if it has moved since the run
+    threads: int | None = None  # number of threads; None means that of the run
+    #: the neighbours that nodes are computed from; None means as in the run
     evaluation: EvaluationKind | None = None
+    #: fields to change, as `assign` takes them; their names begin with "ranks."
     ranks: tuple[str, ...] = ()
-    memory_budget: int | None = None
+    memory_budget: int | None = None  # bytes; None means that of the run
 
     def join(self) -> Ranks:
         return Ranks.join(assign(TrainConfig(), list(self.ranks)).ranks)

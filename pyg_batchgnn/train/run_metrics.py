@@ -17,17 +17,11 @@ from pyg_batchgnn.train.tasks import Evaluation
 
 @dataclass(frozen=True)
 class EvaluateRequest:
-    """A request for metrics.
+    """A request for metrics."""
 
-    Attributes:
-        restore: the run whose model is evaluated.
-        splits: the names of splits.
-        out: the JSON file to write; None writes none.
-    """
-
-    restore: RestoreRequest
-    splits: tuple[str, ...] = ("val", "test")
-    out: Path | None = None
+    restore: RestoreRequest  # the run whose model is evaluated
+    splits: tuple[str, ...] = ("val", "test")  # the names of splits
+    out: Path | None = None  # the JSON file to write; None writes none
 
 
 @dataclass(frozen=True)

@@ -64,13 +64,9 @@ def start_run(config: TrainConfig, path: Path | None, console: Console) -> RunOu
 
 
 def resume_run(path: Path, changes: list[str], console: Console) -> RunOutcome:
-    """Continues a run from its checkpoint. Raises errors as `start_run`.
-
-    Args:
-        path: of the run folder. Only the first rank need have it, so the options by which the ranks
-            join are taken from `changes` alone.
-        changes: fields to change, as `assign` takes them.
-    """
+    """Continues the run in the folder `path`, with `changes` as `assign` takes them. Raises errors
+    as `start_run`. Only the first rank need have the folder, so the options by which the ranks join
+    are taken from `changes` alone."""
     joining = [change for change in changes if change.startswith("ranks.")]
     with Ranks.join(assign(TrainConfig(), joining).ranks) as ranks:
         written = _read_written(ranks, path)

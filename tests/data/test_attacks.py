@@ -96,14 +96,8 @@ WITH_ARRAYS = ("data", "parts", "rows")
 ATTACKS: list[tuple[str, Attack, str]] = [
     *((kind, nested, "not valid JSON") for kind in OPEN),
     *((kind, said("arrays", value=[1]), "META.json") for kind in OPEN),
-    *(
-        (kind, said("arrays", "../../x", value=ENTRY), "no name of a file")
-        for kind in ("data", "parts", "rows")
-    ),
-    *(
-        (kind, said("arrays", "/etc/x", value=ENTRY), "no name of a file")
-        for kind in ("data", "parts", "rows")
-    ),
+    *((kind, said("arrays", "../../x", value=ENTRY), "no name of a file") for kind in WITH_ARRAYS),
+    *((kind, said("arrays", "/etc/x", value=ENTRY), "no name of a file") for kind in WITH_ARRAYS),
     ("data", said("arrays", "nodes/x", "sha256", value="a\nb"), "lacks or garbles"),
     ("data", said("arrays", "nodes/x", "dtype", value="os.system"), "os.system"),
     ("data", said("arrays", "nodes/x", "dtype", value="Tensor"), "unknown dtype 'Tensor'"),
