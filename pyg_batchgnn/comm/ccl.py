@@ -171,8 +171,7 @@ class RankFacts:
         asked = "" if shared is not None else environment.get("CCL_ATL_SHM", "")
         name, master = environment.get("MASTER_ADDR", ""), ""
         with contextlib.suppress(OSError):
-            found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM) if name else []
-            master = str(found[0][4][0]) if found else ""
+            master = str(socket.getaddrinfo(name, 0, type=socket.SOCK_STREAM)[0][4][0]) if name else ""
         return cls(host_from(environment), socket.gethostname(), machine, room, master, shared, asked)
 
 

@@ -236,7 +236,7 @@ class Channel:
 
 
 def named(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return ": ".join(filter(None, [type(error).__name__, str(error)]))
 
 
 @dataclass(frozen=True)

@@ -392,7 +392,7 @@ def gather_values(
         try:
             return [json.loads(part.numpy().tobytes()) for part in out.split(sizes)]
         except ValueError as error:
-            raise CommError(f"a rank sent what is no JSON ({error}); does it run another release?") from error
+            raise CommError(f"a rank sent no JSON ({error}); does it run another release?") from error
 
 
 def broadcast(channel: Channel, tensor: Tensor, source: int, header: Header) -> Tensor:

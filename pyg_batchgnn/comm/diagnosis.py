@@ -175,10 +175,10 @@ _LEFT = "left"
 
 class StatusBoard:
     """What each rank of a communicator did last, in torch's key-value store. The store does not
-    answer a ``set``, so writing does not wait for it. Its host may be killed or stopped, so a thread
-    that may be left behind does the reading, and a failure to read is never an error of its own.
-    Ranks that share memory write there what they enter (`StatusLines`). The board has connections
-    of its own: one that waits for an answer blocks every other use of it."""
+    answer a ``set``, so writing does not wait for it. Its host may be killed or stopped: a thread
+    that may be left behind reads, and a failure to read is no error. Ranks that share memory write
+    there what they enter (`StatusLines`). The board has its own connections: one that waits for an
+    answer blocks every other use of it."""
 
     def __init__(self, store: Store, prefix: str, rank: int, size: int) -> None:
         self._rank, self._size = rank, size

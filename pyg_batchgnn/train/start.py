@@ -219,8 +219,8 @@ def _end(
     if records:
         name, best, epoch = job.task.metric.value, None, records[-1].epoch
         for record in records:  # the epoch with the best validation; the last one if there was none
-            if record.val is not None and job.task.improves(record.val[name], best):
-                best, epoch = record.val[name], record.epoch
+            if (found := (record.val or {}).get(name)) is not None and job.task.improves(found, best):
+                best, epoch = found, record.epoch
         title = f"{job.dataset.name}: {folder.path.name}"
         plot_learning(records, job.task, title, epoch, folder.path / "learning.png")
     ending = "written to" if result is not None else "stopped; continue with: batchgnn train --resume"
