@@ -50,9 +50,6 @@ def _at(level: str, work: Callable[[], Any]) -> Callable[[], Any]:
     return run
 
 
-# Products #########################################################################################
-
-
 def _check(level: str) -> None:
     """Compares a small layer with float64, and with itself on three threads."""
     torch.manual_seed(0)
@@ -101,9 +98,6 @@ def _torch_product(kind: str, rows: int, columns: int, outputs: int) -> Callable
     }[kind]
     out = torch.empty(one.size(0), two.size(1), dtype=torch.bfloat16)
     return lambda: torch.mm(one, two, out=out)
-
-
-# Steps ############################################################################################
 
 
 def steps(levels: Sequence[str], nodes: int, rounds: int) -> dict[str, dict[str, float]]:
@@ -169,9 +163,6 @@ def losses(levels: Sequence[str], epochs: int) -> dict[str, list[float]]:
         work = _at(level, _step(model, loader))
         found[level] = [work() for _ in range(epochs)]
     return found
-
-
-# The page #########################################################################################
 
 
 def table(result: Result) -> str:

@@ -70,7 +70,7 @@ class Row:
     fanouts: tuple[int, ...] = (15, 10)  # neighbours per hop, from the seeds; as many layers
 
 
-EDGE_ROWS = ("GINEConv", "GATv2Conv", "Transformer-edges", "NNConv")
+EDGE_ROWS = ("GINEConv", "GATv2Conv", "Transformer-edges", "NNConv", "updated-edges")
 ROWS = {
     row.name: row
     for row in (
@@ -152,8 +152,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 content = stamped("own_models", **about, series=[found])
                 store(chosen.results / "own_models.json", content, _case, ROWS)
 
-
-# Tables ###########################################################################################
 
 #: A script and what it is compared with.
 STEPS = (

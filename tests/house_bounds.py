@@ -5,13 +5,13 @@ Whoever needs room makes room, in the same room. A new room states its ceiling o
 
 BOUNDS = {
     "package: Python files": 303,
-    "package: Python lines": 68_670,
+    "package: Python lines": 68_608,
     "lines of train": 9_441,
     "lines of data": 7_184,
     "lines of loader": 7_184,
-    "lines of port": 6_626,
+    "lines of port": 6_565,
     "lines of nn": 4_750,
-    "lines of ops": 4_656,
+    "lines of ops": 4_655,
     "lines of sample": 4_492,
     "lines of partition": 4_095,
     "lines of tables": 3_912,
@@ -29,8 +29,8 @@ BOUNDS = {
     "lines of top level": 475,
     "C++: files": 141,
     "C++: lines": 20_657,
-    "tests: lines": 57_592,
-    "benchmark: lines": 11_761,
+    "tests: lines": 57_586,
+    "benchmark: lines": 11_760,
     "benchmark: bytes of results": 1_000_000,
     # Files of the package that a call crosses.
     "files crossed: constructing a loader": 28,

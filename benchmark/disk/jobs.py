@@ -53,9 +53,6 @@ class Order:
         return Path(self.folder) / "nodes" / "x.npy"
 
 
-# The graph ########################################################################################
-
-
 def graph(folder: str) -> tuple[Any, Tensor]:
     """Reads the topology of a folder into memory; attributes stay mapped."""
     dataset = open_folder(folder)
@@ -102,9 +99,6 @@ def step(trainer: Trainer, batch: Any) -> float:
     loss = torch.nn.functional.cross_entropy(logits[: batch.batch_size].float(), labels)
     trainer.update(loss)
     return loss.item()
-
-
-# Jobs #############################################################################################
 
 
 def iterate(order: Order) -> dict[str, Any]:

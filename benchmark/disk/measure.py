@@ -69,8 +69,6 @@ def _iterate(chosen: Chosen, loader_gib: float = 0.0, **order: Any) -> dict[str,
 #: Epochs with rows held. Those that follow are taken to be as long as the last of them.
 _HELD = 3
 
-# Parts ############################################################################################
-
 
 def _epoch(chosen: Chosen) -> list[Series]:
     features = chosen.folder / "nodes" / "x.npy"

@@ -56,9 +56,6 @@ def _sizes(one: Series) -> str:
     return f"{one['macrobatch']}, {one['fetch']}, {period}"
 
 
-# Parts ############################################################################################
-
-
 def bounds(one: Series) -> tuple[float, float]:
     """Returns the seconds that an epoch takes at least: the same steps with rows held; its bytes at
     the sequential rate of the same run, the mean of before and after."""

@@ -78,9 +78,6 @@ def _wire(bench: RankWorkload) -> Iterator[Answer]:
                 yield bench.entry(world, "preparation", about, macrobatch=1, partition=str(folder), epochs=2)
 
 
-# Accuracy #########################################################################################
-
-
 def _accuracy(
     names: Sequence[str], seeds: int, jobs: int, results: Path, _: RankWorkload
 ) -> Iterator[Answer]:

@@ -10,6 +10,7 @@ from enum import Enum
 from functools import partial
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 import torch_geometric.nn as pyg
 from torch import Tensor, nn
@@ -57,8 +58,8 @@ CONVOLUTIONS: dict[str, Callable[[int, int], nn.Module]] = {
     "own-network": NarrowNetwork,
 }
 #: Those with 8 features of edges, one with jumping knowledge, and one of several node types.
-WITH_EDGES = ("own-gine", "own-gatv2", "own-transformer-edges", "own-network")
-JUMPING, TYPED = "own-jumping", "own-typed"
+JUMPING, TYPED, UPDATING = "own-jumping", "own-typed", "own-updating"
+WITH_EDGES = ("own-gine", "own-gatv2", "own-transformer-edges", "own-network", UPDATING)
 Counts = list[int] | None
 
 
@@ -126,6 +127,29 @@ class JumpingModel(nn.Module):
         return rows
 
 
+class UpdatingModel(nn.Module):
+    """GINE over features of edges that are updated from both ends after each layer, as in models of
+    payments (Egressy et al. 2024, "Provably Powerful GNNs for Directed Multigraphs")."""
+
+    def __init__(self, features: int, hidden: int, classes: int, layers: int) -> None:
+        super().__init__()
+        self.nodes, self.edges = nn.Linear(features, hidden), nn.Linear(8, hidden)
+        self.convs = nn.ModuleList(
+            pyg.GINEConv(nn.Sequential(nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, hidden)))
+            for _ in range(layers)
+        )
+        self.updates = nn.ModuleList(nn.Linear(3 * hidden, hidden) for _ in range(layers))
+        self.out = nn.Linear(hidden, classes)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor) -> Tensor:
+        (source, target), h, e = edge_index, self.nodes(x), self.edges(edge_attr)
+        for conv, update in zip(self.convs, self.updates, strict=True):
+            h = h + F.relu(conv(h, edge_index, e))
+            e = e + F.relu(update(torch.cat([h[source], h[target], e], dim=-1)))
+        rows: Tensor = self.out(h)
+        return rows
+
+
 class TypedModel(nn.Module):
     """Two layers of `HeteroConv` of SAGE over dicts, and a linear layer of the seeds' type."""
 
@@ -161,8 +185,8 @@ def own_model(
     """Returns a module of a user's own; ``relations``: of the typed one."""
     if name == TYPED:
         return TypedModel(relations, features, hidden, classes)
-    if name == JUMPING:
-        return JumpingModel(features, hidden, classes, layers)
+    if name in (JUMPING, UPDATING):
+        return (JumpingModel if name == JUMPING else UpdatingModel)(features, hidden, classes, layers)
     return OwnModel(CONVOLUTIONS[name], features, hidden, classes, layers)
 
 

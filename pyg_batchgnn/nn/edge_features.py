@@ -41,8 +41,8 @@ class _OfEdges(NativeConv):
 
 class GINEConv(_OfEdges, OverSums, torch_geometric.nn.GINEConv):
     """PyG's `GINEConv`: ``nn((1 + eps) * x[i] + sum of relu(x[j] + lin(edge_attr[e])))`` over the
-    in-edges e from j to i. No message is kept, and the product of an edge is computed where it is
-    read.
+    in-edges e from j to i. No message is kept. The product of an edge with up to 16 columns is
+    computed where it is read.
 
     >>> conv = GINEConv(torch.nn.Linear(data.num_features, 16), edge_dim=4)
     >>> conv(data.x, data.edge_index, torch.rand(data.num_edges, 4)).shape

@@ -12,6 +12,7 @@ from pyg_batchgnn.ops.aggregate import check_by_source, check_graph, check_saved
 from pyg_batchgnn.ops.checks import check_dense, check_indptr, wide_dtype
 from pyg_batchgnn.ops.keys import part_key
 from pyg_batchgnn.ops.library import fake, gradient, kernels, thread_count
+from pyg_batchgnn.ops.linear import linear
 from pyg_batchgnn.ops.norm import check_drop, check_nodes, dropout_scale
 from pyg_batchgnn.ops.quantized import QuantizedTensor, decode, stored
 
@@ -134,6 +135,8 @@ def attention(
 
 #: How coefficients are made (`Scores` in csrc/kernels/simd/attention.h).
 _LINEAR, _ADDITIVE, _GIVEN, _MESSAGES = range(4)
+#: Wider rows of edges are multiplied all at once, which is faster and writes a row for each edge.
+_MOST_EDGE_COLUMNS = 16
 
 
 def additive_attention(
@@ -168,7 +171,7 @@ def additive_attention(
         weight: [heads, C] float32, or float64 if ``x`` is, as are the next three.
         target_rows: [D, heads * C].
         edge_rows: [slots, L]; [slots, heads * C] without ``edge_weight``.
-        edge_weight: [L, heads * C].
+        edge_weight: [L, heads * C]. If L is above 16, the products of all edges are written.
     """
     terms = (None, edge_rows, target_rows, edge_weight, node, by_source)
     numbers = (negative_slope, drop, key, x.dtype)
@@ -239,6 +242,8 @@ def _sums(
         ("target_rows", None if is_shared else target_rows, whole),
     ):
         _check_numbers(name, tensor, shape, wide)
+    if edge_weight is not None and of_edges > _MOST_EDGE_COLUMNS:
+        edge_rows, edge_weight = linear([edge_rows], [edge_weight.t()], out_dtype=wide), None
     return kernels.attention(
         *(x, None, row, indptr, indices, weight, None, None, edge_logits, edge_rows, target_rows),
         *(edge_weight, node, list(by_source), False, scores, targets, -1 if loops is None else loops),
@@ -295,9 +300,8 @@ def attention_weights(
     weights = coefficient.abs()
     if drop == 0.0:
         return weights
-    keep = kernels.attention_keep(
-        indptr, node, targets, -1 if loops is None else loops, coefficient.size(1), drop, key
-    )
+    numbers = (-1 if loops is None else loops, coefficient.size(1), drop, key)
+    keep = kernels.attention_keep(indptr, node, targets, *numbers)
     return weights * keep * dropout_scale(drop)
 
 
@@ -326,10 +330,7 @@ def _check_input(
     if x.dtype == torch.float16:
         raise TypeError("float16 rows get no gradient; convert them with .float()")
     if len(by_source) != 3 or by_source[0].numel() != x.size(0) + 1:
-        raise ValueError(
-            f"x needs a gradient: give by_source=ops.transpose(indptr, indices, {x.size(0)}), the same edges "
-            "by source"
-        )
+        raise ValueError(f"x needs a gradient: give by_source=ops.transpose(indptr, indices, {x.size(0)})")
     check_by_source(by_source, x.size(0), indptr, indices)
 
 
@@ -386,9 +387,7 @@ def _fake_grads(
 
 
 @fake("attention_keep")
-def _fake_keep(
-    indptr: Tensor, _node: Tensor | None, _targets: int, _loops: int, heads: int, *_: Any
-) -> Tensor:
+def _fake_keep(indptr: Tensor, _node: Any, _targets: int, _loops: int, heads: int, *_: Any) -> Tensor:
     slots = torch.library.get_ctx().new_dynamic_size()
     return indptr.new_empty((slots, heads), dtype=torch.uint8)
 

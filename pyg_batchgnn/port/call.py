@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.nn.conv import HeteroConv
 
 from pyg_batchgnn import nn, ops
 from pyg_batchgnn.port import foreign, rules
@@ -29,7 +28,7 @@ from pyg_batchgnn.port.capture import (
 from pyg_batchgnn.port.check import Trial, difference
 from pyg_batchgnn.port.execution import Frame
 from pyg_batchgnn.port.execution import run as run_program
-from pyg_batchgnn.port.modules import AcceleratedConv, AcceleratedHeteroConv
+from pyg_batchgnn.port.modules import AcceleratedConv
 from pyg_batchgnn.port.program import Program, drops_now, shared_values
 from pyg_batchgnn.port.recording import (
     Axis,
@@ -94,8 +93,7 @@ class Graph:
                 state = *looks, getattr(conv, "inplace", False), conv.training
                 if self.states.setdefault(number, state) != state:
                     return f"options of {call.target.path} changed"
-            trimmed = call.message_passing is Way.TRIMMED and call.target.method == "forward"
-            if trimmed and not isinstance(conv, HeteroConv):
+            if call.message_passing is Way.TRIMMED and call.target.method == "forward":
                 reason = foreign.whole_reason(conv, None, trims)
                 if reason is not None:
                     return reason
@@ -160,8 +158,6 @@ class Tracing:
             # A native layer normalises by the whole batch. What GINConv calls is not its own.
             reason = foreign.whole_reason(conv, x, self.trims) if hasattr(conv, "nn") else None
             return Way.NATIVE if reason is None else reason
-        if isinstance(conv, HeteroConv):
-            return Way.NATIVE if isinstance(conv, AcceleratedHeteroConv) else Way.TRIMMED
         reason = foreign.whole_reason(conv, x, self.trims)
         return Way.TRIMMED if reason is None else reason
 

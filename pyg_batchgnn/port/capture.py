@@ -121,8 +121,7 @@ class _AsItIs(torch.fx.Interpreter):
         leaf = Leaf.of(*args)
         if leaf.plain is not None:
             return [leaf.plain]
-        found = self._forward(self._modules[leaf.module])(*leaf.args, **leaf.kwargs)
-        return [found[name] for name in leaf.types] if leaf.types else [found]
+        return [self._forward(self._modules[leaf.module])(*leaf.args, **leaf.kwargs)]
 
 
 def symbols(captured: Captured) -> dict[str, Axis]:
@@ -258,6 +257,9 @@ def _backend(module: torch.fx.GraphModule, _: Any) -> Captured:
     capture.check_writes()
     if any("numpy" in getattr(type(one.target), "__name__", "") for one in module.graph.nodes):
         raise Refusal("it computes with NumPy")
+    inner = [part for part in module.modules() if isinstance(part, torch.fx.GraphModule)][1:]
+    if any(node.target is LEAF for part in inner for node in part.graph.nodes):
+        raise Refusal("it calls a layer within a function with a graph of its own, such as checkpoint")
     places, dims, numbers = [], [], []
     for node in module.graph.nodes:
         if node.op != "placeholder":

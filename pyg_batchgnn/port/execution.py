@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.nn.conv.hetero_conv import group
 
 from pyg_batchgnn import nn, ops
 from pyg_batchgnn.nn.models import is_row_wise_norm
@@ -37,7 +36,7 @@ from pyg_batchgnn.port.recording import (
     refs,
     tensors,
 )
-from pyg_batchgnn.port.structure import FLOATS, Copies, PrefixLayer, Structure, prefix
+from pyg_batchgnn.port.structure import FLOATS, Copies, Structure, looked_up, prefix
 
 
 @dataclass
@@ -119,7 +118,7 @@ def take(frame: Frame, ref: Ref, hops: int, *, in_place: bool = False) -> Any:
 
 def _arguments(frame: Frame, step: ProgramStep) -> tuple[tuple[Any, ...], dict[str, Any]]:
     call = step.call
-    args, hops = call.args, step.hops if call.by_row else None
+    args, hops = call.args, step.hops if call.by_row or call.of_ends else None
     if hops is not None and not isinstance(call.target, ModuleCall) and rules.is_reshape(call.target):
         axis = frame.program.axes[call.results[0]]
         args = rules.new_shape(args, frame.rows(axis, hops))
@@ -154,9 +153,7 @@ def run_step(frame: Frame, step: ProgramStep) -> None:
     if not done:
         in_place = step.overwrites if activates else may_overwrite(call, model)
         result = _end(frame, step, result, in_place=in_place)
-    if call.names_of_results:
-        made = dict(zip(call.results, map(result.get, call.names_of_results), strict=True))
-    elif len(call.results) > 1 or isinstance(result, (tuple, list, dict)):
+    if len(call.results) > 1 or isinstance(result, (tuple, list, dict)):
         parts = tensors(result)
         if len(parts) != len(call.results):
             raise Refusal(f"a function returns another number of tensors for this batch ({call.where})")
@@ -205,6 +202,8 @@ def _plain_call(frame: Frame, step: ProgramStep, module: torch.nn.Module | None)
         return module(*args, **kwargs)
     if not frame.drops and call.target in rules.DROPOUTS:
         return args[0].clone()
+    if call.of_ends:
+        return looked_up(args[0], args[-1])
     return call.target(*args, **kwargs)  # type: ignore[operator]
 
 
@@ -287,8 +286,6 @@ def _conv_input(
 
 def _convolve(frame: Frame, step: ProgramStep, conv: Any) -> tuple[Any, bool]:
     call, reads = step.call, Reads.of(step.call)
-    if isinstance(reads.edges, Mapping):
-        return _convolve_types(frame, step, conv), False
     if call.message_passing is Way.NATIVE:
         given, values = _conv_input(frame, step, conv, reads)
         ending = _ending_of_conv(frame, step, conv.training)
@@ -313,33 +310,6 @@ def _trimmed(frame: Frame, conv: Any, reads: Reads, hops: int) -> Tensor:
     if reads.targets != reads.sources:
         x = (x, take(frame, reads.targets, hops))
     return foreign.call_trimmed(conv, x, edge_index, frame.rows(targets, hops), values)
-
-
-def _convolve_types(frame: Frame, step: ProgramStep, conv: Any) -> dict[str, Tensor]:
-    call, reads = step.call, Reads.of(step.call)
-    edge_hops = frame.program.full(refs(reads.edges)[0])
-    above = min(step.hops + 1, edge_hops)
-    convs = dict(conv.convs.items())
-    relations = [one for one in convs if one in reads.edges and frame.structure.has(one)]
-    ends = {name for source, _, target in relations for name in (source, target)}
-    if call.message_passing is Way.NATIVE:
-        read = {name: ref for name, ref in reads.sources.items() if name in ends}
-        x = {name: take(frame, ref, above, in_place=True) for name, ref in read.items()}
-        dropping = (one.training and getattr(one, "dropout", 0.0) for one in convs.values())
-        drops = frame.drops and any(dropping)
-        edges = PrefixLayer(frame.structure, relations, (call.layer + 1, step.hops, edge_hops, drops))
-        return conv(x, edges)
-    results: dict[str, list[Tensor]] = {}
-    for relation in relations:
-        one, (source, _, target) = convs[relation], relation
-        own = Reads(reads.sources[source], reads.sources[target], reads.edges[relation], {})
-        if isinstance(one, nn.NativeConv):  # which may need degrees of all nodes
-            given, _ = _conv_input(frame, step, one, own)
-            rows = one(given.x if given.targets_in_sources else (given.x, given.own_rows()), given.graph)
-        else:
-            rows = _trimmed(frame, one, own, step.hops)
-        results.setdefault(target, []).append(rows)
-    return {name: group(found, conv.aggr) for name, found in results.items()}
 
 
 def _ending_of_conv(frame: Frame, step: ProgramStep, training: bool) -> nn.Update | None:

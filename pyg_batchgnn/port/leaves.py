@@ -16,7 +16,7 @@ import torch
 import torch_geometric.nn
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
-from torch_geometric.nn.conv import HeteroConv, MessagePassing
+from torch_geometric.nn.conv import MessagePassing
 
 from pyg_batchgnn.nn.models import is_row_wise_norm
 from pyg_batchgnn.port import foreign, rules
@@ -28,7 +28,7 @@ _library.define("returned(Tensor tensor) -> Tensor")
 LEAF = torch.ops.pyg_batchgnn_port.leaf.default
 RETURNED = torch.ops.pyg_batchgnn_port.returned.default
 #: Between the kind of a leaf and the names of its tensors; and inside of relations.
-_BETWEEN, _INSIDE = "\x1f", "\x1e"
+_BETWEEN = "\x1f"
 #: The ``forward``, or ``propagate``, of the classes of leaves, and the names of their arguments.
 _originals: dict[tuple[type, str], Any] = {}
 _names: dict[type, tuple[str, ...]] = {}
@@ -52,14 +52,12 @@ _OF_ONE = (
 
 
 def kind_of_leaf(module: torch.nn.Module, trims: Sequence[type[torch.nn.Module]] = ()) -> str | None:
-    """Returns how the calls of a module are captured: as those of a "conv", of "types", of a module
-    of "one" tensor, or, in a layer of the user's own, as those of its "propagate"; None for a
-    module whose ``forward`` is captured call by call."""
+    """Returns how the calls of a module are captured: as those of a "conv", of a module of "one"
+    tensor, or, in a layer of the user's own, as those of its "propagate"; None for a module whose
+    ``forward`` is captured call by call."""
     if isinstance(module, MessagePassing):
         users = foreign.is_users(module) and not isinstance(module, tuple(trims))
         return "propagate" if users else "conv"
-    if isinstance(module, HeteroConv):
-        return "types"
     kind = rules.kind_of(module)
     known = kind in (*rules.LINEAR, *_OF_ONE)
     return "one" if known or (is_row_wise_norm(module) and kind is not torch.nn.Identity) else None
@@ -72,7 +70,6 @@ class Leaf:
     module: int  # the id of the module
     args: tuple[Any, ...]
     kwargs: dict[str, Any] = field(default_factory=dict)
-    types: tuple[str, ...] = ()  # the node types of its results; empty if it has one result
     plain: Any = None  # what ``propagate`` returned, whose calls were captured too
 
     @classmethod
@@ -80,11 +77,6 @@ class Leaf:
         kind, *each = names.split(_BETWEEN)
         if kind == "one":
             return cls(module, (list(tensors) if each else tensors[0],))
-        if kind == "types":
-            rows = {name: one for name, one in zip(each, tensors, strict=False) if _INSIDE not in name}
-            named = zip(each, tensors, strict=False)
-            edges = {tuple(name.split(_INSIDE)): one for name, one in named if _INSIDE in name}
-            return cls(module, (rows, edges), types=tuple(each[len(tensors) :]))
         given = dict(zip(each, tensors, strict=True))
         if kind == "propagate":
             return cls(module, (given.pop("edge_index"),), given, plain=given.pop(""))
@@ -155,32 +147,6 @@ def _forward_of_one(self: Any, *args: Any, **kwargs: Any) -> Any:
     return _call(self, [args[0]], ["one"])[0]
 
 
-def _forward_of_types(self: Any, *args: Any, **kwargs: Any) -> Any:
-    original = _original(self, "forward")
-    simple = len(args) == 2 and not kwargs and isinstance(args[0], dict) and isinstance(args[1], dict)
-    if not is_dynamo_compiling() or not simple or not _is_part(id(self)):
-        return original(self, *args, **kwargs)
-    x, edges = args
-    tensors: list[Tensor] = []
-    names = ["types"]
-    both: Any = ((x, str), (edges, tuple))
-    for given, kind in both:
-        for name, one in given.items():
-            if not isinstance(name, kind) or not isinstance(one, Tensor):
-                return original(self, *args, **kwargs)
-            tensors.append(one)
-            names.append(name if kind is str else _INSIDE.join(name))
-    targets: dict[str, None] = {}
-    for relation, _ in self.convs.items():
-        if relation in edges:
-            if relation[0] not in x or relation[2] not in x:
-                return original(self, *args, **kwargs)
-            targets[relation[2]] = None
-    if not targets:
-        return original(self, *args, **kwargs)
-    return dict(zip(targets, _call(self, tensors, [*names, *targets]), strict=True))
-
-
 def _propagate(self: Any, edge_index: Any, size: Any = None, **kwargs: Any) -> Any:
     plain = _original(self, "propagate")(self, edge_index, size=size, **kwargs)
     simple = isinstance(plain, Tensor) and isinstance(edge_index, Tensor)
@@ -199,7 +165,6 @@ def _propagate(self: Any, edge_index: Any, size: Any = None, **kwargs: Any) -> A
 _FORWARDS = {
     "conv": ("forward", _conv_forward),
     "one": ("forward", _forward_of_one),
-    "types": ("forward", _forward_of_types),
     "propagate": ("propagate", _propagate),
 }
 _OURS = [function for _, function in _FORWARDS.values()]
@@ -254,16 +219,13 @@ def _fake(tensors: Sequence[Tensor], module: int, names: str, _: Any) -> list[Te
     found, leaf = now.modules[module], Leaf.of(tensors, module, names)
     if leaf.plain is not None:
         return [torch.empty_like(leaf.plain)]
-    if not isinstance(found, (MessagePassing, HeteroConv)):
+    if not isinstance(found, MessagePassing):
         return [_fake_of_one(found, tensors)]
     x, result = leaf.args[0], _small(found, leaf)
-    if leaf.types:
-        each = [(x[name], result[name]) for name in leaf.types]
-    elif isinstance(result, Tensor) and result.dim() and result.size(0) == 2:
-        each = [(x[1] if isinstance(x, tuple) else x, result)]
-    else:
+    if not isinstance(result, Tensor) or not result.dim() or result.size(0) != 2:
         raise Refusal(f"{rules.kind_of(found).__name__} returns something else than a row for each node")
-    return [rows.new_empty((rows.size(0), *one.shape[1:]), dtype=one.dtype) for rows, one in each]
+    rows = x[1] if isinstance(x, tuple) else x
+    return [rows.new_empty((rows.size(0), *result.shape[1:]), dtype=result.dtype)]
 
 
 def _fake_of_one(module: Any, tensors: Sequence[Tensor]) -> Tensor:

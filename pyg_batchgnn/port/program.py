@@ -127,7 +127,7 @@ class Program:
             self.need[one] = min(hops, self.full(one))
         if call.message_passing is not None:
             self._demand_above(call, hops)
-        elif call.by_row:
+        elif call.by_row or call.of_ends:
             self._ask((call.args, call.kwargs), hops)
         else:
             self._ask((call.args, call.kwargs), 0 if self._takes_seeds(call) else None)
@@ -160,15 +160,12 @@ class Program:
 
 @dataclass(frozen=True)
 class Reads:
-    """The arguments of a convolution, or of a `HeteroConv`.
-
-    Sources and targets are a value, or several by node type or by name; the same one where every
-    target is a source.
-    """
+    """The arguments of a convolution. Sources and targets are a value, or several by name; the same
+    one where every target is a source."""
 
     sources: Any
     targets: Any
-    edges: Any  # the edge index, or several by relation
+    edges: Any  # the edge index
     values: Mapping[str, Any]  # values of edges, by the name of the argument
 
     @classmethod
@@ -224,7 +221,7 @@ def _fused(program: Program, model: torch.nn.Module) -> list[ProgramStep]:
                 step.overwrites = alone and before is not None and may_overwrite(before.call, model)
             steps.append(step)
         step.result = number
-        if len(call.results) == 1 and not call.names_of_results:  # what follows is of that result alone
+        if len(call.results) == 1:  # what follows is of that result alone
             made[number] = step
     for step in steps:
         rows = [one for one in step.reads if isinstance(program.axes[one], Nodes)]

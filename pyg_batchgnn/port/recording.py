@@ -184,11 +184,12 @@ class Call:
     layer: int  # how many message passing layers were captured before
     where: str  # the file and line of the user's code
     names: tuple[str, ...] = ()  # of the positional arguments of a convolution
-    names_of_results: tuple[str, ...] = ()  # the node types of the results of a `HeteroConv`
     note: str = ""  # why it computes all rows, if it reads rows of nodes and does
     columns: tuple[str, ...] = ()  # the sizes of the rows of its result
     writes: bool = False  # to a parameter, a buffer or running statistics, so that it runs once
     files: tuple[str, ...] = ()  # where it was called, the innermost file last
+    #: It looks up nodes by the ends of edges. The ends of edges up to a hop are nodes up to it.
+    of_ends: bool = False
 
 
 @dataclass

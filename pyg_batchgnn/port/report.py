@@ -123,8 +123,8 @@ def _call_report(call: Call, recording: Recording, model: torch.nn.Module) -> Ca
     if call.message_passing is not None:
         how = "native" if call.message_passing is Way.NATIVE else "trimmed"
         return CallReport(call.where, what, how)
-    if call.by_row:
-        return CallReport(call.where, what, "row by row")
+    if call.by_row or call.of_ends:
+        return CallReport(call.where, what, "row by row" if call.by_row else "edge by edge")
     if not call.note:
         return None  # it reads no rows of nodes, or follows something that computed all of them
     return CallReport(call.where, what, "all rows", "; ".join(filter(None, (call.note, _INSTEAD.get(kind)))))

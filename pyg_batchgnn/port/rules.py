@@ -70,6 +70,9 @@ _PRODUCT, _RESHAPE = _named(_PRODUCTS), _named(_RESHAPES)
 _TRANSPOSES = _named(("transpose", "swapaxes", "swapdims", "movedim", "permute"))
 _CELL = {getattr(torch._VF, name) for name in ("gru_cell", "lstm_cell", "rnn_tanh_cell", "rnn_relu_cell")}
 _CELL |= _named(("gru_cell", "lstm_cell", "rnn_tanh_cell", "rnn_relu_cell")).keys()
+#: Take rows [N, C, L], or [N, C, H, W], of as many dimensions. With fewer there is one row.
+_BATCHED = dict.fromkeys((torch.conv1d, F.max_pool1d, torch.avg_pool1d, F.adaptive_avg_pool1d), 3)
+_BATCHED |= {torch.conv2d: 4}
 _LAYER_NORM = {F.layer_norm, torch.layer_norm, F.rms_norm, torch.rms_norm}
 _GROUP_NORM, _EMBEDDING = {F.group_norm, torch.group_norm}, {F.embedding, torch.embedding}
 _NORMALISING = _named(("batch_norm", "instance_norm"))
@@ -111,6 +114,8 @@ def is_by_row(
         return _sums_no_rows(args, rows)
     if function in _GROUP_NORM:
         return rows(args[0]) and args[0].dim() > 1 and not any(map(rows, given[1:]))
+    if function in _BATCHED:
+        return rows(args[0]) and args[0].dim() == _BATCHED[function] and not any(map(rows, given[1:]))
     if function in _CELL:
         return all(map(rows, tensors(args[:2]))) and not any(map(rows, tensors(args[2:])))
     if function in _EMBEDDING:
@@ -124,7 +129,7 @@ def is_by_row(
 
 
 def is_known(function: Any) -> bool:
-    known = (_BY_ELEMENT, _BY_DIM, _PRODUCT, _RESHAPE, _TRANSPOSES, _EMBEDDING, _LAYER_NORM)
+    known = (_BY_ELEMENT, _BY_DIM, _PRODUCT, _RESHAPE, _TRANSPOSES, _EMBEDDING, _LAYER_NORM, _BATCHED)
     others: set[Any] = {torch.einsum, F.one_hot, *GETITEM}
     return any(function in one for one in (*known, _GROUP_NORM, _CELL, DROPOUTS, others))
 

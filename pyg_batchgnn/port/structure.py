@@ -5,7 +5,7 @@ A graph of one type has one type and one relation, whose names are None.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, TypeAlias
 from weakref import WeakKeyDictionary
@@ -328,25 +328,6 @@ def sampled_batch(
     return SampledBatch(found, by_hop, hops.pop(), None, DrawnKey()) if len(hops) == 1 else None
 
 
-class PrefixLayer(nn.TypedEdges):
-    """The edges of several relations. ``of_layer``: the last arguments of `Structure.graph`."""
-
-    def __init__(
-        self, structure: Structure, relations: Collection[Relation], of_layer: tuple[int, int, int, bool]
-    ) -> None:
-        self._structure, self._relations, self._of_layer = structure, relations, of_layer
-
-    def graph(self, relation: Relation) -> LayerGraph | None:
-        known = relation in self._relations
-        return self._structure.graph(relation, *self._of_layer) if known else None
-
-    def rows(self, name: str) -> nn.LayerRows:
-        _, targets, edges, _ = self._of_layer
-        above = max(targets, min(targets + 1, edges))
-        num_targets, num_sources = (prefix(self._structure, "nodes", name, hops) for hops in (targets, above))
-        return nn.LayerRows(num_targets, num_sources)
-
-
 # Nodes that a batch holds several times. Disjoint samples copy a node for each seed that reaches
 # it. What a model computes row by row from attributes of the node alone is the same for all copies.
 # It is computed for each distinct node once, and spread where copies begin to differ.
@@ -402,13 +383,19 @@ class CopiedNodes:
         row = ops.prefix(self.row, count)
         if isinstance(rows, nn.RowView):
             return nn.RowView(rows.table, rows.row[row])
-        if rows.dtype not in FLOATS or not rows.dim():
-            return rows.index_select(0, row)
-        flat = rows.flatten(1) if rows.dim() > 1 else rows[:, None]
-        if torch.is_grad_enabled() and rows.requires_grad:  # each is the sum over one in-edge
-            return ops.aggregate(flat, torch.arange(count + 1), row).view(count, *rows.shape[1:])
-        view = nn.RowView(flat, row)
-        return view if rows.dim() == 2 else view.gather().view(count, *rows.shape[1:])
+        takes_gradient = torch.is_grad_enabled() and rows.requires_grad
+        view = rows.dtype in FLOATS and rows.dim() == 2 and not takes_gradient
+        return nn.RowView(rows, row) if view else looked_up(rows, row)
+
+
+def looked_up(table: Tensor, row: Tensor) -> Tensor:
+    """Returns ``table[row]``. With a gradient each row is the sum over one in-edge, whose backward
+    pass is that of layers."""
+    takes_gradient = torch.is_grad_enabled() and table.requires_grad
+    if table.dtype not in FLOATS or row.dtype is not torch.int64 or not takes_gradient:
+        return table.index_select(0, row)
+    flat = table.flatten(1) if table.dim() > 1 else table[:, None]
+    return ops.aggregate(flat, torch.arange(row.numel() + 1), row).view(row.numel(), *table.shape[1:])
 
 
 class Copies:

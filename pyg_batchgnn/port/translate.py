@@ -7,6 +7,7 @@ compute each row by itself computes all rows.
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -48,6 +49,11 @@ from pyg_batchgnn.port.recording import (
 )
 
 _TAKE_VECTORS = (*rules.BY_ELEMENT_MODULES, torch.nn.Embedding)
+_OF_STACKS = {
+    getattr(home, name): name
+    for name in ("sum", "mean", "max", "min", "amax", "amin")
+    for home in (torch, Tensor)
+}
 _SIZES = {torch.ops.aten.sym_size.int, Tensor.size}
 _ASSERTIONS = {
     torch.ops.aten._assert_scalar.default,
@@ -90,7 +96,9 @@ class _Translator:
         self._now: dict[int, int] = {}
         self._poisoned: dict[int, Refusal] = {}
         self._views: dict[int, tuple[int, Any]] = {}  # of what indexing made, of what and where
-        self._ends: dict[int, int] = {}
+        self._ends: dict[int, int] = {}  # of a row of an edge index: 0 for sources, 1 for targets
+        self._stacks: dict[int, Any] = {}  # what was stacked in front
+        self._of_nodes: set[int] = set()  # rows of edges that are computed from rows of nodes
         self._layer = 0
         self._note = ""
         self._numbers: set[int] = set()
@@ -241,6 +249,8 @@ class _Translator:
             raise self._refusal(rules.why_refused(func))
         if not rules.is_known(func) and rules.draws(self._node):
             raise self._refusal(f"{name} draws random numbers")
+        if (total := self._of_stack(func, args, kwargs)) is not None:
+            return total
         kept, out = rules.out_of_place(func, args, kwargs), kwargs.get("out")
         written: Any = args[0] if kept is not None else None
         for one in (out, None if func is operator.setitem else written):
@@ -263,17 +273,48 @@ class _Translator:
         by_row = by_row and func not in rules.KEEPS_STATISTICS
         made = self._add(func, args, kwargs, axis, by_row=by_row)
         made.call.writes = func in rules.KEEPS_STATISTICS
+        made.call.of_ends = isinstance(axis, Edges) and self._looks_up_ends(given)
+        if made.call.of_ends:
+            self._of_nodes.update(made.call.results)
         seeds = any(isinstance(self._axis(one), SeedIds) for one in tensors((given, named)))
-        reads_rows = any(isinstance(self.found.axes[one], Nodes) for one in refs((args, kwargs)))
-        if not by_row and not seeds and reads_rows:
+        read = refs((args, kwargs))
+        reads_rows = any(isinstance(self.found.axes[one], Nodes) or one in self._of_nodes for one in read)
+        if not by_row and not made.call.of_ends and not seeds and reads_rows:
             made.call.note = f"{name} {rules.why_whole(func)}"
+        if func is torch.stack and (*args[1:], *kwargs.values()) in ((), (0,)):
+            self._stacks[made.only().number] = args[0]
         if written is not None:
             self._overwritten(written.number, made.only().number)
         if func in rules.GETITEM and type(args[1]) is int and isinstance(axis, Edges):
-            self._ends[made.only().number] = args[1]
+            self._ends[made.only().number] = args[1] % 2
         if func in rules.GETITEM and self._storages[made.only().number] == self._storages[args[0].number]:
             self._views[made.only().number] = args[0].number, args[1]
         return made.tree
+
+    def _of_stack(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Returns what a call takes of each place of a stack in front, as in ``stack(xs).sum(0)``,
+        row by row: as a sum, or of a stack of columns. None of other calls."""
+        parts = self._stacks.get(args[0].number) if func in _OF_STACKS and isinstance(args[0], Ref) else None
+        if not parts or (*args[1:], *kwargs.values()) not in ((0,), ((0,),), ([0],)):
+            return None
+        columns = self._shapes[args[0].number].movedim(0, 1)
+        if _OF_STACKS[func] in ("sum", "mean") and columns.is_floating_point():
+            total = functools.reduce(lambda sums, one: self._function(operator.add, (sums, one), {}), parts)
+            mean = _OF_STACKS[func] == "mean"
+            return self._function(operator.truediv, (total, len(parts)), {}) if mean else total
+        axis, by_row = self._axis_of(torch.stack, (self._shaped(parts), 1), {})
+        made = self._add(torch.stack, (parts, 1), {}, axis, by_row=by_row, value=columns)
+        return self._function(func, (made.only(), 1), {})
+
+    def _looks_up_ends(self, args: Any) -> bool:
+        """Returns whether a lookup that `_taken` knows is one of the ends of edges."""
+        table, index = self._axis(args[0]), args[-1]
+        end = self._ends.get(self._by_id.get(id(index), -1))
+        if end is None or not isinstance(table, Nodes):
+            return False
+        edges: Any = self._axis(index)
+        source, _, target = edges.relation or (None, None, None)
+        return table.name == (source, target)[end] and table.hops >= edges.hops - end
 
     def _is_written_whole(self, number: int) -> bool:
         """Returns whether a write is done as it is: its memory holds no rows and no input."""
@@ -377,8 +418,6 @@ class _Translator:
         path, module = self._modules[leaf.module]
         if leaf.plain is not None:
             made = self._propagated(path, module, leaf)
-        elif leaf.types:
-            made = self._conv_of_types(path, module, leaf)
         elif isinstance(module, MessagePassing):
             made = self._conv(path, module, leaf)
         else:
@@ -445,28 +484,6 @@ class _Translator:
             return "is called with arguments that are no values of edges"
         return None
 
-    def _conv_of_types(self, path: str, conv: Any, leaf: Leaf) -> _Made:
-        x, edges = leaf.args
-        ways: list[Way | str] = []
-        for relation, one in conv.convs.items():
-            source, _, target = relation
-            if relation in edges:
-                rows = x[source] if source == target else (x[source], x[target])
-                ways.append(self._way_of(conv, one, rows, edges[relation], {}))
-        ways.append(self._judge(conv, self._shaped(x), self._shaped(edges), {}))
-        reason = next((one for one in ways if not isinstance(one, Way)), None)
-        axes = [self._axis_by_number(x[name]) for name in leaf.types]
-        way = None
-        if reason is None and all(isinstance(one, Nodes) for one in axes):
-            way = Way.NATIVE if all(one is Way.NATIVE for one in ways) else Way.TRIMMED
-        elif reason is not None:
-            self._note = str(reason)
-        axes = [one if isinstance(one, Nodes) else WHOLE for one in axes]
-        made = self._add(ModuleCall(path), (x, edges), {}, axes, by_row=False, way=way)
-        made.call.names, made.call.names_of_results = ("x", "edge_index"), leaf.types
-        self._layer += 1
-        return made
-
     def _propagated(self, path: str, conv: Any, leaf: Leaf) -> _Made | None:
         (edge_index,), given, plain = leaf.args, leaf.kwargs, leaf.plain
         self._layer += 1
@@ -525,6 +542,8 @@ class _Translator:
         call = Call(target, tuple(args), dict(kwargs), refs(tree), by_row, way, self._layer, where)
         call.note, self._note = self._note, ""
         call.files = _files(self._node.stack_trace)
+        if not self._of_nodes.isdisjoint(refs((args, kwargs))):
+            self._of_nodes.update(one for one in call.results if isinstance(self.found.axes[one], Edges))
         if isinstance(value, Tensor):
             call.columns = tuple(map(str, value.shape[1:]))
         self.found.calls.append(call)

@@ -92,7 +92,6 @@ def nested(folder: Path) -> None:
 
 
 ENTRY = {"dtype": "float32", "shape": [1], "sha256": "0" * 64}
-WITH_ARRAYS = ("data", "parts", "rows")
 ATTACKS: list[tuple[str, Attack, str]] = [
     *((kind, nested, "not valid JSON") for kind in OPEN),
     *((kind, said("arrays", value=[1]), "META.json") for kind in OPEN),

@@ -56,9 +56,6 @@ class Pair(torch.nn.Module):
         return self.conv2(self.between(self.conv1(x, edge_index)), edge_index)
 
 
-# Models ###########################################################################################
-
-
 def test_a_sequential_model_of_pyg() -> None:
     """PyG writes a ``forward`` for each and puts the last one on the class as well."""
     names, own = "x, edge_index -> x", {"test_forms_of_models": sys.modules[__name__]}
@@ -144,9 +141,6 @@ def test_a_width_of_edges_that_the_first_call_tells(kind: Any, columns: int) -> 
         assert_close(found, plain(batch.x, batch.edge_index, attr)[: batch.batch_size])
 
 
-# Layers that read the training flag ###############################################################
-
-
 class Difference(pyg.MessagePassing):
     def __init__(self, columns: int, hidden: int) -> None:
         super().__init__(aggr="max")
@@ -204,9 +198,6 @@ def test_a_layer_whose_propagate_returns_a_tuple() -> None:
     ours, plain = pair(Pair(Two))
     compare(ours, plain)
     assert found_in(ours).notes != []
-
-
-# Calls ############################################################################################
 
 
 class TorchsDropout(Pair):

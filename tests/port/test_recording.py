@@ -137,11 +137,18 @@ BY_ROW: dict[str, Middle] = {
     "parameters and buffers": parameters_and_buffers,
     "products": lambda model, x, h: h @ model.square.weight + F.linear(x, model.skip.weight, model.skip.bias),
     "stacked": lambda model, x, h: (
-        torch.stack([h, h.relu(), model.skip(x)], dim=1).max(dim=1)[0] + torch.stack([h, h], -1).sum(-1)
+        torch.stack([h, h.relu(), model.skip(x)], dim=1).max(dim=1)[0]
+        + torch.stack([h, h], -1).sum(-1)
+        + torch.stack([h, h.tanh()]).mean(0)
+        + torch.stack((h, h.relu()), dim=0).max(dim=0)[0]
+        + torch.stack([h > 0, h > -1]).sum(0)
     ),
     "skipped if unused": lambda model, _, h: (model.square(h), h)[1],
     "number of rows": lambda _, __, h: h / h.size(0),
     "einsums": einsums,
+    "along columns": lambda model, _, h: F.max_pool1d(
+        F.conv1d(h.unsqueeze(1), model.table.view(1, 1, -1), padding=HIDDEN // 2), 2, 1
+    ).squeeze(1),
     "classes": lambda model, _, h: h + F.one_hot(h.argmax(dim=1), HIDDEN) * model.table,
     "cells": lambda model, x, h: model.gru(x, h) + model.lstm(x, (h, h))[1],
 }

@@ -455,6 +455,10 @@ CASES: dict[str, Case] = {
         lambda _, __, h: checkpoint(lambda rows: rows.tanh() * 2, h, use_reentrant=False),
         why="checkpoint|graph of its own",
     ),
+    "layer in a checkpoint": Case(
+        lambda model, _, h: h + checkpoint(model.other, h, use_reentrant=False),
+        why="a layer within a function",
+    ),
     "keeps rows": Case(keeps_rows),
     "keeps average": Case(keeps_average),
     "average in place": Case(average_in_place, why="differed from|writes to"),

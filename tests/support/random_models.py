@@ -166,7 +166,7 @@ class RandomModel(torch.nn.Module):
         if layer.join is not None:
             part["skip"] = torch.nn.Linear(WIDTH, WIDTH)
             part["both"] = torch.nn.Linear(2 * WIDTH, WIDTH)
-        part["drop"] = torch.nn.Dropout(0.0)
+        part["drop"], part["ends"] = torch.nn.Dropout(0.0), torch.nn.Linear(WIDTH, EDGE_FEATURES)
         return part
 
     def forward(
@@ -206,6 +206,9 @@ class RandomModel(torch.nn.Module):
         else:
             name = CONVS[kind][1]
             given = {name: edges[name]} if name is not None and edges[name] is not None else {}
+            if "edge_attr" in given and layer.norm_first:  # features of edges follow from their ends
+                (source, target), ends = edge_index, part["ends"](h)
+                given["edge_attr"] = given["edge_attr"] + torch.tanh(ends[source] - ends[target])
             h = shared["conv"](h, edge_index, **given)
         if layer.norm is not None and layer.norm_first:
             h = part["norm"](h)

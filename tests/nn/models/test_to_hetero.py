@@ -139,7 +139,6 @@ def test_dropout_is_keyed() -> None:
     assert not torch.equal(model.eval()(minibatch)["paper"], model.train()(minibatch)["paper"])
 
 
-BIPARTITE = (["a", "b"], [("a", "to", "b"), ("b", "to", "a")])
 REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "pyg's model": (lambda: nn.to_hetero(pyg.GraphSAGE(3, 4, 2), METADATA), TypeError, "pyg_batchgnn.nn"),
     "aggregation": (lambda: nn.to_hetero(nn.SAGE(3, 4, 2), METADATA, "cat"), ValueError, "'cat'"),
