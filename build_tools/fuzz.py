@@ -30,7 +30,11 @@ with atheris.instrument_imports(include=["pyg_batchgnn"], exclude=["pyg_batchgnn
     import numpy as np
     import torch
 
+    from pyg_batchgnn import DistFeatureStore, DistGraphStore, MacrobatchNeighborLoader
+    from pyg_batchgnn.comm import Communicator
+    from pyg_batchgnn.data import DatasetError
     from pyg_batchgnn.data.files import file_sha256
+    from pyg_batchgnn.partition import load_partition
     from pyg_batchgnn.train import start
     from pyg_batchgnn.train.cli import main as command
     from pyg_batchgnn.train.config.table import FIELDS
@@ -42,17 +46,19 @@ TRAIN = f"train {{0}} {SMALL} --run-folder out"
 PAPERS = f"{TRAIN} --node-type paper"
 RUN = ["predict {0} --out out", "evaluate {0}", f"train {SMALL} --epochs 3 --resume {{0}}"]
 CONVERT = ["tables convert {0} --out out --threads 1", "tables check {0}"]
+CACHE = f"{TRAIN.format('data')} --cache aggregation --cache-folder {{0}}"
+LOAD = ["load {0}"] * 8  # no command, but a loader over a partition
 #: The command that makes each sound folder, and some that open it. ``verify`` does so most often.
 FOLDERS = {
     "data": ("generate {0} --nodes 60 --degree 4 --features 4 --classes 3", ["convert {0} out", TRAIN]),
     "typed": ("generate {0} --nodes 60 --typed --degree 4", ["partition {0} --parts 1 --out out", PAPERS]),
     "converted": ("convert data {0}", ["partition {0} --policy ldg --out out", TRAIN]),
     "codes": ("quantize data {0}", [TRAIN]),
-    "partition": ("partition data --parts 2 --out {0}", ["quantize {0} out", TRAIN]),
-    "typed-partition": ("partition typed --parts 1 --out {0}", [PAPERS]),
+    "partition": ("partition data --parts 1 --out {0}", ["quantize {0} out", *LOAD]),
+    "typed-partition": ("partition typed --parts 1 --out {0}", LOAD),
     "run": (f"train data {SMALL} --run-folder {{0}}", RUN),
     "run-with-rows": (f"train typed {SMALL} --node-type paper --embed all --run-folder {{0}}", RUN),
-    "cache": (f"train data {SMALL} --cache aggregation --cache-folder {{0}} --run-folder out", []),
+    "cache": (CACHE, [CACHE]),
     "tables": ("", CONVERT),
 }
 TABLES = {
@@ -143,13 +149,21 @@ def promise_anew(folder: Path, choices: Choices) -> None:
         (folder / "META.json").write_text(json.dumps(content))
 
 
+def load(folder: Path) -> None:
+    with contextlib.suppress(DatasetError), Communicator.create("alone") as comm:
+        part = load_partition(folder, comm)
+        nodes = (part.schema.node_types[0], None) if part.schema.has_names else None
+        stores = DistFeatureStore(part, comm), DistGraphStore(part, comm)
+        list(MacrobatchNeighborLoader(stores, [3, 2], nodes, batch_size=4, seed=1))
+
+
 def run_command(arguments: list[str]) -> None:
     """Runs a command. Raises AssertionError unless it succeeds, or says in one line why not."""
     said, status = io.StringIO(), 0
     shutil.rmtree("out", ignore_errors=True)
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
         try:
-            command(arguments)
+            load(Path(arguments[1])) if arguments[0] == "load" else command(arguments)
         except SystemExit as end:
             status = int(end.code or 0)
     line = said.getvalue().strip().rpartition("\n")[2]
