@@ -43,7 +43,6 @@ def test_integers_of_numpy_and_torch_are_integers() -> None:
     [
         ({"input_time": torch.arange(NODES)}, ValueError, ["input_time", "time_attr"]),
         ({"input_nodes": "paper"}, ValueError, ["paper", "homogeneous"]),
-        ({"input_nodes": ("paper", IDS)}, ValueError, ["paper", "homogeneous"]),
         ({"directed": torch.ones(3)}, TypeError, ["directed", "True or False"]),
         ({"data": HeteroData()}, ValueError, ["node types"]),
         ({"subgraph_type": "both"}, ValueError, ["subgraph_type", "'both'", "'induced'"]),
@@ -65,9 +64,7 @@ def test_integers_of_numpy_and_torch_are_integers() -> None:
         ({"shuffle": torch.ones(3)}, TypeError, ["shuffle", "True or False"]),
         ({"macrobatch_size": 2, "fetch_size": 3}, ValueError, ["fetch_size (3)", "macrobatch_size (2)"]),
         ({"memory_budget": 0}, ValueError, ["memory_budget", "bytes", "0"]),
-        ({"memory_budget": 1.5}, TypeError, ["memory_budget", "1.5", "bytes"]),
         ({"memory_budget": "lots"}, ValueError, ["lots", "bytes", "2GiB"]),
-        ({"prefetch": -1}, ValueError, ["prefetch", "-1"]),
         ({"threads": 2**63}, ValueError, ["threads", str(2**63)]),
         ({"input_nodes": object()}, TypeError, ["input_nodes", "a list of numbers"]),
         ({"prefetch": True}, TypeError, ["prefetch", "True"]),

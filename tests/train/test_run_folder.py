@@ -202,9 +202,6 @@ def test_a_checkpoint_goes_there_and_back(small_graph: Dataset, tmp_path: Path) 
             assert torch.equal(restored["state"][index][name], value), name
 
 
-FORGED = [("epoch", -1), ("step", 0.5), ("loss", "x"), ("best", {"loss": []}), ("seconds", 10**400)]
-
-
 def test_contents_of_another_shape_are_refused(small_graph: Dataset, tmp_path: Path) -> None:
     path, written = tmp_path / "checkpoint", _checkpoint(small_graph)
     written.save(path)
@@ -224,7 +221,8 @@ def test_contents_of_another_shape_are_refused(small_graph: Dataset, tmp_path: P
         with pytest.raises(TrainError, match=f"another data set: its {name} is {value}, here it is -1"):
             found.check_dataset(path, {**found.dataset, name: -1})
     values = parse_values(path, None, kind := "pyg_batchgnn checkpoint", 3)
-    changes = [{"ranks": []}, {"rows": "../x"}, {"best": 7}, *({"progress": {n: v}} for n, v in FORGED)]
+    progress = [{"epoch": -1}, {"step": 0.5}, {"loss": "x"}, {"best": {"loss": []}}, {"seconds": 10**400}]
+    changes = [{"ranks": []}, {"rows": "../x"}, {"best": 7}, *({"progress": one} for one in progress)]
     for forged in [{"config": {}}, *({**values, **one} for one in changes)]:
         save_values(path, kind, 3, forged)
         with pytest.raises(TrainError, match="its contents are not those of a checkpoint"):
