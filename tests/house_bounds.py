@@ -5,11 +5,11 @@ Whoever needs room makes room, in the same room. A new room states its ceiling o
 
 BOUNDS = {
     "package: Python files": 303,
-    "package: Python lines": 68_608,
+    "package: Python lines": 68_610,
     "lines of train": 9_441,
     "lines of data": 7_184,
     "lines of loader": 7_184,
-    "lines of port": 6_565,
+    "lines of port": 6_567,
     "lines of nn": 4_750,
     "lines of ops": 4_655,
     "lines of sample": 4_492,

@@ -255,8 +255,10 @@ class _Translator:
         written: Any = args[0] if kept is not None else None
         for one in (out, None if func is operator.setitem else written):
             if isinstance(one, Ref) and self._is_written_whole(one.number):
-                axis = self.found.axes[one.number]
+                axis, storage = self.found.axes[one.number], self._storages[one.number]
                 self._add(func, args, kwargs, axis, by_row=False).call.writes = True
+                for number in [stack for stack in self._stacks if self._storages[stack] == storage]:
+                    del self._stacks[number]
                 return one
         if out is not None or (kept is not None and not isinstance(written, Ref)):
             raise self._refusal(f"{name} writes to a tensor")

@@ -168,6 +168,7 @@ WHOLE: dict[str, tuple[Middle, list[int]]] = {
     "others": (lambda _, __, h: h + h.flip(0) + h.cumsum(0) + h.roll(1, 0) + h.sort(dim=0)[0], [2, 0]),
     "neighbouring rows": (lambda _, __, h: torch.cat([h[: h.size(0) - 1] + h[1:], h[-1:]]), [2, 0]),
     "written by parts": (written_by_parts, [2, 0]),
+    "stack that is written to": (lambda _, __, h: torch.stack([h, h.tanh()]).mul_(0.5).sum(0), [2, 0]),
     "transposed": (
         lambda model, _, h: (h.t() * model.table.unsqueeze(1)).T + torch.einsum("ij,j->ij", h, model.table),
         [2, 0],
