@@ -5,14 +5,14 @@ Whoever needs room makes room, in the same room. A new room states its ceiling o
 
 BOUNDS = {
     "package: Python files": 303,
-    "package: Python lines": 68_598,
-    "lines of train": 9_436,
+    "package: Python lines": 68_587,
+    "lines of train": 9_437,
     "lines of data": 7_184,
-    "lines of loader": 7_182,
+    "lines of loader": 7_169,
     "lines of port": 6_567,
     "lines of nn": 4_750,
     "lines of ops": 4_655,
-    "lines of sample": 4_490,
+    "lines of sample": 4_492,
     "lines of partition": 4_095,
     "lines of tables": 3_912,
     "lines of comm": 2_875,
@@ -21,7 +21,7 @@ BOUNDS = {
     "lines of cache": 1_657,
     "lines of fetch": 1_455,
     "lines of embed": 1_435,
-    "lines of device": 1_225,
+    "lines of device": 1_224,
     "lines of history": 920,
     "lines of disk": 634,
     "lines of types": 709,
@@ -36,5 +36,5 @@ BOUNDS = {
     "files crossed: constructing a loader": 28,
     "files crossed: a step of native SAGE": 18,
     # torch and PyTorch Geometric aside.
-    "modules loaded: a loader and accelerate": 108,
+    "modules loaded: a loader and accelerate": 107,
 }

@@ -95,8 +95,6 @@ def _view(block: Tensor, piece: _Piece) -> Tensor:
     return block[piece.begin : piece.begin + piece.nbytes].view(piece.wire).view(piece.tensor.shape)
 
 
-# What a batch consists of #########################################################################
-
 #: Returns a tensor in the place of another; also takes a number above its values if it has ids.
 MapTensor = Callable[[Tensor, int | None], Tensor]
 _Minibatch = TypeVar("_Minibatch", bound=SampledMinibatch)
@@ -125,6 +123,7 @@ def map_minibatch(minibatch: _Minibatch, change: MapTensor, num_nodes: int, num_
         input_id=None if minibatch.input_id is None else change(minibatch.input_id, None),
         seed_time=None if minibatch.seed_time is None else change(minibatch.seed_time, None),
         links=tuple(_mapped(one, change) for one in minibatch.links),
+        tokens=_tree(minibatch.tokens, lambda one: change(one, None)),
     )
 
 
@@ -151,10 +150,10 @@ def _tree(value: Any, change: Callable[[Any], Any]) -> Any:
     if isinstance(value, Mapping):
         new = {key: _tree(one, change) for key, one in value.items()}
         return value if all(new[key] is one for key, one in value.items()) else new
-    if type(value) in (list, tuple) and not (value and isinstance(value[0], (int, float, str))):
+    if isinstance(value, (list, tuple)) and not (value and isinstance(value[0], (int, float, str))):
         made = [_tree(one, change) for one in value]
         is_same = all(one is other for one, other in zip(made, value, strict=True))
-        return value if is_same else type(value)(made)
+        return value if is_same else getattr(type(value), "_make", type(value))(made)
     return value
 
 

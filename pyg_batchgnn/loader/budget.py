@@ -19,8 +19,6 @@ from pyg_batchgnn.loader.stats import count_distinct
 from pyg_batchgnn.ops import free_bytes
 from pyg_batchgnn.sample import SampledMinibatch
 
-# Budget ###########################################################################################
-
 #: Blocks are up to a quarter larger than asked for, and kept for what is up to half as long again.
 OVERHEAD = 1.6
 #: Where the user sets no budget, macrobatches of one minibatch per thread may take this many times
@@ -109,8 +107,6 @@ def _number(size: Size, everything: int | None) -> int | None:
         return everything
     return None if size == "auto" else size
 
-
-# Probe ############################################################################################
 
 #: Minibatches sampled to measure with.
 PROBES = 4

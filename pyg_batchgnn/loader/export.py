@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor
@@ -28,6 +28,9 @@ from pyg_batchgnn.sample import (
 )
 from pyg_batchgnn.types import Group
 
+if TYPE_CHECKING:
+    from pyg_batchgnn.sample import TokenTimes
+
 SamplerHook = Callable[[Any], Any]
 
 
@@ -46,11 +49,14 @@ class Exporter(Protocol):
         """Makes the batch of a minibatch, fetched if the pipeline has a fetcher, else sampled."""
 
 
+@dataclass(frozen=True)
 class NativeExporter:
     """Hands out minibatches as they are."""
 
+    times: TokenTimes | None  # those that tokens get
+
     def export(self, minibatch: Minibatch) -> Exported:
-        return Exported(minibatch)
+        return Exported(minibatch if self.times is None else minibatch.with_token_times(self.times))
 
 
 class GatheringExporter:

@@ -31,8 +31,6 @@ from pyg_batchgnn.types import EDGES, NODES, Group
 if TYPE_CHECKING:
     from pyg_batchgnn.loader.on_disk import BlockReader
 
-# From a Data or HeteroData ########################################################################
-
 
 @dataclass(frozen=True, eq=False)
 class SampledRelation:
@@ -196,9 +194,6 @@ def read_store(
         gather.count(tensor)
         found[group][attr.attr_name] = tensor
     return found
-
-
-# Gathering ########################################################################################
 
 
 class Gatherer:

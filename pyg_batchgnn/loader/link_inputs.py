@@ -42,13 +42,12 @@ from pyg_batchgnn.sample import (
     SampleInfo,
     SeedEdges,
     check_early_links,
+    frozen,
     named_relation,
     negative_plan,
 )
 from pyg_batchgnn.store import first_times
 from pyg_batchgnn.types import Relation, Schema
-
-# Checked links ####################################################################################
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,8 +208,6 @@ IN_BATCH = "in-batch"
 #: Returns the edges of a relation as links, as far as they are here; collective over ranks.
 AllEdges: TypeAlias = Callable[[Relation], RelationLinks]
 
-# Links of the user ################################################################################
-
 
 @dataclass(frozen=True, eq=False)
 class UserLinks:
@@ -324,9 +321,6 @@ def _described(index: Any) -> str:
     return f"a {type(index).__name__}" if isinstance(index, (Tensor, list, Mapping)) else repr(index)
 
 
-# Request ##########################################################################################
-
-
 @dataclass(frozen=True, eq=False)
 class WantedNegatives:
     """The negatives that a loader's links shall have."""
@@ -334,6 +328,7 @@ class WantedNegatives:
     links: Mapping[Relation, RelationLinks]  # the loader's links by relation
     #: PyG's description of the negatives of each relation that gets drawn ones
     sampling: Mapping[Relation, NegativeSampling]
+    times: Mapping[Relation, Tensor | None]  # of each relation, the times at which its links are sampled
     rules: LinkRules
 
 
@@ -399,8 +394,10 @@ class LinkRequest:
         parts = [checked_links(relation, one, graph, names, edges) for relation, one in links.items()]
         parts, drawn = self._negatives(graph, parts)
         by_relation = {part.relation: part for part in parts}
-        plans, finder = place.plan(graph, times, WantedNegatives(by_relation, drawn, self.rules))
-        checked = [(relation, by_relation[relation].time, plan) for relation, plan in plans.items()]
+        freeze = sampled.choice.freeze
+        moments = {part.relation: frozen(part.time, freeze) for part in parts}
+        plans, finder = place.plan(graph, times, WantedNegatives(by_relation, drawn, moments, self.rules))
+        checked = [(relation, moments[relation], plan) for relation, plan in plans.items()]
         check_early_links(checked, self.rules.late_negatives, stacklevel=4)
         excluded = SeedEdges.wanted(
             self.rules.exclude_seed_edges, schema, list(by_relation), sampled.direction
@@ -409,7 +406,7 @@ class LinkRequest:
             for part in parts:
                 _check_edges(part, excluded.paired)
         is_disjoint = sampled.choice.disjoint or times is not None
-        seeder = LinkSeeder(schema, plans, is_disjoint, excluded, finder)
+        seeder = LinkSeeder(schema, plans, is_disjoint, excluded, finder, freeze)
         return LinkInputs(parts, seeder, names)
 
     def for_pyg(self) -> NegativeSampling | None:
@@ -506,8 +503,6 @@ def labelled(links: RelationLinks, sampling: NegativeSampling | None) -> Tensor 
     )
     return links.label + 1
 
-
-# Digests ##########################################################################################
 
 #: Links that are digested at once.
 _LINKS = 1 << 16

@@ -48,7 +48,6 @@ from pyg_batchgnn.types import FEATURES
 if TYPE_CHECKING:
     from pyg_batchgnn.loader.on_disk import LookAhead
 
-# Setup ############################################################################################
 
 #: The share of the memory beside the budget in which the page cache surely holds edges.
 _CACHED = 0.8
@@ -133,7 +132,8 @@ class LocalSetup(Setup):
 
     def _reading(self, loader: NodeLoader) -> tuple[Fetcher | None, Exporter]:
         """Makes the fetcher and the exporter that read attributes from ``loader.data``."""
-        source, graph, form = self._source(loader), self.graph, self.node_sampler.form
+        source, graph, times = self._source(loader), self.graph, self.token_times
+        form = dataclasses.replace(self.node_sampler.form, times=times)
         self._look_ahead: LookAhead | None = None
         self._on_disk: DataSource | None = None
         self._on_device = False
@@ -144,7 +144,7 @@ class LocalSetup(Setup):
         if self.stage is None:
             if fetcher is None and plain is None:
                 fetcher = SourceFetcher(source, graph)
-            return fetcher, plain or NativeExporter()
+            return fetcher, plain or NativeExporter(times)
         from pyg_batchgnn.loader.on_device import (
             BatchExporter,
             DeviceRows,
@@ -165,7 +165,7 @@ class LocalSetup(Setup):
         if plain is not None:
             return fetcher, BatchExporter(self.stage, plain)
         bounds = max(graph.num_nodes), max((one.num_edges for one in graph.relations), default=0)
-        exporter = MinibatchExporter(self.stage, NativeExporter(), bounds, gathers=fetcher is not None)
+        exporter = MinibatchExporter(self.stage, NativeExporter(times), bounds, gathers=fetcher is not None)
         return fetcher or SourceFetcher(source, graph), exporter
 
     def _from_disk(self, source: DataSource) -> Fetcher | None:
@@ -247,9 +247,6 @@ def _cost_on_disk(source: DataSource, export: Export, biggest: SampledMinibatch)
     edges = [0 if one.edge is None else one.edge.numel() for one in biggest.edges]
     pairs = (*zip(counts, schema.node_groups, strict=True), *zip(edges, schema.edge_groups, strict=True))
     return AttributeCost(batch=sum(count * source.batch_bytes(group) for count, group in pairs))
-
-
-# Sampler ##########################################################################################
 
 
 def local_sampler(

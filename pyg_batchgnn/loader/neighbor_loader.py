@@ -84,6 +84,12 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
         labor: "hop", "layers" or "epoch" lets the destinations of a minibatch pick the same sources
             where they can, so that it has fewer distinct nodes: half of them on many graphs
             (docs/concepts/labor.md says which strength shares what). None: each picks by itself.
+        freeze: the time after which nothing is sampled, whatever the seed's own time is. A
+            neighbour is allowed if it is later than neither. Seeds are there anyway, and keep their
+            times in the batch; the counter ``frozen_seeds`` of `stats` counts those that are later.
+        tokens: K, for graph transformers: with times or ``disjoint`` a batch has the first K nodes
+            around each seed, breadth first, as [S, K] tensors with a mask, in ``batch.tokens``
+            (`pyg_batchgnn.sample.Tokens`). None: there are none.
         macrobatch_size: B, the minibatches sampled together; "all" of an epoch; "auto" fits the
             memory budget.
         fetch_size: F, native minibatches whose attributes are fetched together, at most B; "auto"
@@ -172,6 +178,8 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
         *,
         time_window: int | None = None,
         labor: Literal["hop", "layers", "epoch"] | None = None,
+        freeze: int | None = None,
+        tokens: int | None = None,
         macrobatch_size: Size = "auto",
         fetch_size: Size = "auto",
         memory_budget: int | str | None = None,
@@ -209,6 +217,7 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
             embedding=embedding,
             schedule=schedule,
             history=history,
+            tokens=tokens,
             device=device,
             feature_placement=feature_placement,
             device_cache=device_cache,
@@ -216,7 +225,7 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
             seed=seed,
         )
         subgraph = subgraph_of(subgraph_type, directed)
-        rules = disjoint, temporal_strategy, time_attr, time_window, weight_attr, is_sorted, labor
+        rules = disjoint, temporal_strategy, time_attr, time_window, weight_attr, is_sorted, labor, freeze
         choice = NeighborChoice(num_neighbors, replace, subgraph, *rules)
         if input_time is not None and time_attr is None:
             raise ValueError(
@@ -375,7 +384,8 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
             so once; such negatives are later than their link, and the counter ``late_negatives`` of
             `stats` counts them. "raise" refuses such links when the loader is made.
         time_window: how much older than its link a neighbour may be, in the unit of the times.
-        labor: as in `MacrobatchNeighborLoader`.
+        labor, freeze: as in `MacrobatchNeighborLoader`; negatives are not later than ``freeze``
+            either.
         schedule: over ranks, "local" lets each rank train the links whose targets it owns,
             "balanced" equally many on every rank, most of them such links, "global" deals the
             minibatches of one process out to the ranks. Unset, it is "local".
@@ -417,6 +427,7 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
         late_negatives: Literal["warn", "raise"] = "warn",
         time_window: int | None = None,
         labor: Literal["hop", "layers", "epoch"] | None = None,
+        freeze: int | None = None,
         macrobatch_size: Size = "auto",
         fetch_size: Size = "auto",
         memory_budget: int | str | None = None,
@@ -459,7 +470,7 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
             seed=seed,
         )
         subgraph = subgraph_of(subgraph_type, directed)
-        rules = disjoint, temporal_strategy, time_attr, time_window, weight_attr, is_sorted, labor
+        rules = disjoint, temporal_strategy, time_attr, time_window, weight_attr, is_sorted, labor, freeze
         choice = NeighborChoice(num_neighbors, replace, subgraph, *rules)
         setup = _setup(data, choice, neighbor_sampler, options)
         kwargs = setup.dataloader_arguments(kwargs)

@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     OwnTimes: TypeAlias = Times | SeedTimes
 
 
-# Inputs ###########################################################################################
-
-
 @dataclass(frozen=True, eq=False)
 class StepInputs:
     """The inputs of one minibatch."""
@@ -60,9 +57,6 @@ class LoaderGraph(Protocol):
     choice: NeighborChoice
     direction: Direction
     link_place: Any  # a `LinkPlace`
-
-
-# Checked nodes ####################################################################################
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,9 +172,6 @@ class NodeInputs:
         return torch.cat(
             [times.of_seeds(groups[self._schema.type_number(name)], node) for name, node in nodes.items()]
         )
-
-
-# Nodes of the user ################################################################################
 
 
 @dataclass(frozen=True, eq=False)
@@ -319,9 +310,6 @@ def _node_ids(what: str, given: Any, num_nodes: int) -> tuple[Tensor, Tensor | N
     check_vector(what, ids)
     check_range(what, ids, num_nodes)
     return ids, None
-
-
-# Positions ########################################################################################
 
 
 class Places:

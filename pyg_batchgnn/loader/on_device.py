@@ -51,8 +51,6 @@ from pyg_batchgnn.sample import (
 from pyg_batchgnn.store import TypedGraph
 from pyg_batchgnn.types import Group
 
-# Rows of tables in memory #########################################################################
-
 
 class DeviceRows:
     """Places the tables of a ``Data``, and reads the distinct rows of fetch groups once."""
@@ -252,9 +250,6 @@ def why_not_on_device(
     return None
 
 
-# Exporters ########################################################################################
-
-
 class RowsExporter:
     """Puts batches together on the device, from sampled minibatches and placed tables. ``plain``:
     makes the same batches on the CPU; None for native ones."""
@@ -284,6 +279,7 @@ class RowsExporter:
             sent = time.perf_counter()
             if self._rows.native:
                 batch: Any = replace(there, attributes=self._attributes(placed, minibatch, there, tally))
+                batch = batch if self.form.times is None else batch.with_token_times(self.form.times)
             else:
                 batch = self._pyg_batch(placed, minibatch, there, tally)
             counters = LoaderCounters(**tally.counts())

@@ -119,9 +119,6 @@ def _as_tensor(value: Any) -> Any:
             return None
 
 
-# Units ############################################################################################
-
-
 def unit_of(group: FetchGroup) -> Unit:
     return group.epoch, group.macrobatch, group.number
 
@@ -241,9 +238,6 @@ class LookAhead:
     def reach(self, groups: int) -> int:
         """Returns the macrobatches of ``groups`` fetch groups that the longest sweep takes."""
         return -(-max(self.rows.periods.values(), default=0) // groups)
-
-
-# Reading for one batch ############################################################################
 
 
 class BlockReader:

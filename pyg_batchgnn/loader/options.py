@@ -23,18 +23,12 @@ if TYPE_CHECKING:
     from pyg_batchgnn.history import HistoricalCaches
 
 
-# Reading ##########################################################################################
-
-
 class Features(enum.Enum):
     """The place where the attributes of a native batch lie."""
 
     AUTO = "auto"  # in place if all of them are in memory, else copied
     IN_PLACE = "in_place"  # the user's own tensors
     COPY = "copy"  # a block of the fetch group's distinct nodes
-
-
-# Options ##########################################################################################
 
 
 Size: TypeAlias = int | Literal["auto", "all"]
@@ -78,6 +72,7 @@ class LoaderOptions:
     pinned_memory: int | None = _number("bytes", 0)
     seed: int | None = None  # the key of every random choice; None draws one
     schedule: ScheduleName | None = None
+    tokens: int | None = _number("tokens", 1)
 
     @classmethod
     def of(cls, **given: Any) -> LoaderOptions:
@@ -203,8 +198,6 @@ def _check_number(name: str, value: Any, unit: str, least: int) -> None:
     if not least <= value < 1 << 63:
         raise ValueError(f"{name} must be a number of {unit}, at least {least}, got {value}")
 
-
-# Arguments ########################################################################################
 
 #: Attributes that are the graph itself.
 TOPOLOGY = ("edge_index", "adj_t")

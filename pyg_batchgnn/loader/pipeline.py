@@ -69,6 +69,7 @@ class Pipeline:
         self.inputs, self.num_nodes = inputs, num_nodes
         self.sampler, self.fetcher, self.exporter = sampler, fetcher, exporter
         self.embedding: EmbeddingSteps | None = None
+        self.tokens: int | None = None  # of each seed
         self.look_ahead: LookAhead | None = None
         self.book = StatsBook()
 
@@ -79,8 +80,10 @@ class Pipeline:
         begin = time.perf_counter()
         inputs = self.inputs.take(item, self.sampler.seed)
         minibatches = self._sampled(item, inputs)
-        late = sum(one.late_negatives for one in inputs)
-        self.book.open(sampling_counters(minibatches, self.num_nodes, begin, late))
+        counters = sampling_counters(minibatches, self.num_nodes, begin)
+        counters.late_negatives = sum(one.late_negatives for one in inputs)
+        counters.frozen_seeds = self._frozen(inputs)
+        self.book.open(counters)
         return minibatches
 
     def reading_bytes(self, minibatch: SampledMinibatch) -> int:
@@ -201,7 +204,7 @@ class Pipeline:
     def outputs(self, minibatches: list[SampledMinibatch]) -> Iterator[PygOutput]:
         """Returns sampled minibatches in PyG's form, and keeps none."""
         assert isinstance(self.exporter, GatheringExporter)
-        return map(self.exporter.form.output, drain(minibatches))
+        return map(self.exporter.form.output, map(self._with_tokens, drain(minibatches)))
 
     def from_output(self, out: PygOutput) -> Any:
         """Makes the batch of a sample in PyG's form, before the user's transform."""
@@ -214,6 +217,13 @@ class Pipeline:
             self.book.add(exported.counters)
         return exported.batch
 
+    def _frozen(self, inputs: Sequence[StepInputs]) -> int:
+        freeze: int | None = getattr(self.sampler.plan, "freeze", None)
+        if freeze is None:
+            return 0
+        times = [one.seeds.time for one in inputs if one.seeds.time is not None]
+        return sum(int((time > freeze).sum()) for time in times)
+
     def _limit(self) -> AbstractContextManager[None]:
         """Bounds the threads of operators. There are as many workers as the user wants to be busy:
         each of them uses one thread."""
@@ -221,7 +231,14 @@ class Pipeline:
 
     def _export(self, minibatch: SampledMinibatch) -> Any:
         with self._limit():
-            return self.counted(self.exporter.export(minibatch))
+            return self.counted(self.exporter.export(self._with_tokens(minibatch)))
+
+    def _with_tokens(self, minibatch: Any) -> Any:
+        if self.tokens is None:
+            return minibatch
+        from pyg_batchgnn.sample import tokens_of
+
+        return dataclasses.replace(minibatch, tokens=tokens_of(minibatch, self.tokens))
 
     def _fetch(self, group: FetchGroup) -> list[Minibatch]:
         assert self.fetcher is not None
@@ -240,9 +257,6 @@ class Pipeline:
             )
         )
         return fetched.minibatches
-
-
-# Embedding steps ##################################################################################
 
 
 @dataclass(frozen=True, eq=False)

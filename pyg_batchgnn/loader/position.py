@@ -14,9 +14,6 @@ from torch.utils.data import DataLoader, Sampler, SequentialSampler
 
 from pyg_batchgnn.ops import keyed_permutation
 
-# Position #########################################################################################
-
-
 VERSION = 1
 
 
@@ -144,8 +141,6 @@ _ENTRIES: dict[str, tuple[Callable[[Any], bool], str]] = {
 }
 
 
-# Order ############################################################################################
-
 #: Positions made Python integers at a time; as a list each takes 40 bytes.
 CHUNK = 1 << 16
 
@@ -208,9 +203,6 @@ def as_positions(index: object) -> Tensor:
     if isinstance(index, Tensor):
         return index.view(-1).to("cpu", torch.int64)
     return torch.tensor([int(position) for position in index], dtype=torch.int64)  # type: ignore[attr-defined]
-
-
-# Generators #######################################################################################
 
 
 def generator_states(loader: Any) -> list[str]:

@@ -139,9 +139,6 @@ class OwnSeeds:
         return cls(torch.cat(positions), torch.cat(internal))
 
 
-# Trained seeds ####################################################################################
-
-
 @dataclass(frozen=True, eq=False)
 class TrainedSeeds:
     """The seeds that a rank trains."""
@@ -195,9 +192,6 @@ def moved_seeds(counts: Sequence[int], hosts: Sequence[int]) -> list[list[int]]:
     return moved
 
 
-# Links ############################################################################################
-
-
 @dataclass(frozen=True, eq=False)
 class LinksOverRanks(LinkPlace):
     """The links of a graph over ranks. All methods are collective."""
@@ -235,7 +229,7 @@ class LinksOverRanks(LinkPlace):
             first = first_times_of_part(part, comm, times.own)
         planner = RankPlanner(part, comm, first)
         plans = {
-            relation: planner.plan(one, relation, wanted.links[relation].time, wanted.rules.exclude_existing)
+            relation: planner.plan(one, relation, wanted.times[relation], wanted.rules.exclude_existing)
             for relation, one in wanted.sampling.items()
         }
         finder = RankFinder(part, comm, plans)
@@ -271,9 +265,6 @@ def cached_store(cache: AggregationCache, features: DistFeatureStore) -> DistFea
             "AggregationCache.build(data, kind)"
         )
     return cache.add_to(features)
-
-
-# Processes ########################################################################################
 
 
 class RankExecutor:

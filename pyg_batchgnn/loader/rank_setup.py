@@ -254,9 +254,9 @@ class RankSetup(Setup):
         return sampler, sampler.of_any_seeds()
 
     def _exporter(self, custom_cls: Any) -> Exporter:
-        made: Exporter = NativeExporter()
+        made: Exporter = NativeExporter(self.token_times)
         if self.options.export is Export.PYG:
-            form = PygForm(self.names, self.choice.subgraph_type)
+            form = PygForm(self.names, self.choice.subgraph_type, times=self.token_times)
             made = BlockExporter(form, self.inputs.info, custom_cls)
         if self.stage is None:
             return made

@@ -23,8 +23,6 @@ from torch_geometric.loader import NodeLoader
 from pyg_batchgnn.loader.position import Order, Run, all_states, as_positions, order_of, restored
 from pyg_batchgnn.ops import digest_text, minibatch_key, part_key
 
-# Global schedule ##################################################################################
-
 
 class ScheduleName(str, enum.Enum):
     """The ways in which ranks share the seeds of an epoch."""
@@ -139,9 +137,6 @@ class GlobalSchedule(SeedSchedule):
         return begin, min(begin + self._shape.batch_size, self._count)
 
 
-# Local schedule ###################################################################################
-
-
 class LocalSchedule(SeedSchedule):
     """The minibatches of each rank's own list of seed nodes (BatchGNN, DistDGL, FastSample).
     ``own``: [S_r] positions of this rank's seed nodes in the loader's input, in its order."""
@@ -184,9 +179,6 @@ class LocalSchedule(SeedSchedule):
         if self._shape.batches(count) == steps:
             return [min(size, count - step * size) for step in range(steps)]
         return [count // steps + (step < count % steps) for step in range(steps)]
-
-
-# Drawn schedule ###################################################################################
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,8 +237,6 @@ def _digest(batches: Sequence[Tensor]) -> str:
     sizes = torch.tensor([batch.numel() for batch in batches], dtype=torch.int64)
     return digest_text(minibatch_key(torch.cat([*batches, sizes])))
 
-
-# Work #############################################################################################
 
 #: The number of a macrobatch that belongs to no epoch's sequence: of a probe, or of
 #: ``loader(index)``.

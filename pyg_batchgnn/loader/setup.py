@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pyg_batchgnn.history import HistoricalCaches
     from pyg_batchgnn.loader.device_stage import DeviceStage
     from pyg_batchgnn.loader.node_inputs import GraphShape, GraphTimes
+    from pyg_batchgnn.sample import TokenTimes
 
 
 class Setup(ABC):
@@ -96,9 +97,23 @@ class Setup(ABC):
         """Does the same for any seeds."""
         return steps
 
+    @property
+    def token_times(self) -> TokenTimes | None:
+        """The times that tokens get; None for none."""
+        if self.options.tokens is None or self.times is None:
+            return None
+        from pyg_batchgnn.sample import TokenTimes
+
+        schema = self.graph.schema
+        held: Any = getattr(self.times, "own", self.times)
+        groups = schema.node_groups, schema.edge_groups
+        timed = (tuple(at for at, one in enumerate(kind) if one in held.by_group) for kind in groups)
+        return TokenTimes(held.name, *timed)
+
     def rules(self) -> dict[str, Any]:
         """Returns the rules that the plan lacks and that are not the default, as JSON."""
-        own = {name: self.choice.rules()[name] for name in ("time_attr", "weight_attr", "subgraph_type")}
+        names = "time_attr", "weight_attr", "subgraph_type", "freeze"
+        own = {name: self.choice.rules()[name] for name in names}
         own["sample_direction"] = self.direction.value
         default = {"subgraph_type": "directional", "sample_direction": "forward"}
         return {name: value for name, value in own.items() if value != default.get(name)}
@@ -150,6 +165,29 @@ def check_together(
         raise_first([(one, f"{name} {text}") for name, one in only_pyg.items()])
     elif options.features is not Features.AUTO or options.attributes is not None:
         raise ValueError("features and attributes are for export='native'; PyG batches carry every attribute")
+    if options.tokens is not None:
+        text, named, carried = f"tokens={options.tokens}", choice.time_attr, options.attributes
+        is_directional = choice.subgraph_type is SubgraphType.directional
+        raise_first(
+            [
+                (
+                    named is None and not choice.disjoint,
+                    f"{text} are of seeds with a subgraph each; give time_attr or disjoint=True",
+                ),
+                (
+                    not is_directional,
+                    f"{text} follow the edges that were sampled; leave subgraph_type out",
+                ),
+                (
+                    transform_sampler_output is not None,
+                    f"{text} are of the sample, which transform_sampler_output may change; use transform",
+                ),
+                (
+                    named is not None and carried is not None and named not in carried,
+                    f"{text} have times, which attributes={carried} leaves out; add {named!r}",
+                ),
+            ]
+        )
     if options.aggregation_cache is not None:
         subgraph = choice.subgraph_type
         given = {

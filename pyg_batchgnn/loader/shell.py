@@ -51,6 +51,10 @@ if TYPE_CHECKING:
     from pyg_batchgnn.loader.workers import WorkerPool
 
 
+#: Seven numbers and a mark.
+_TOKEN_BYTES = 57
+
+
 class MacrobatchShell(DataLoader[Any]):
     """The shell of all loaders of macrobatches, whatever their minibatches begin with. A loader
     derives from it and from PyG's class. Its constructor checks arguments and calls `_begin`."""
@@ -107,6 +111,7 @@ class MacrobatchShell(DataLoader[Any]):
         setup.compose(self)
         steps = EmbeddingSteps.of(self.data, self._options, self.num_workers)
         setup.pipeline.embedding = setup.calls.embedding = steps
+        setup.pipeline.tokens = setup.calls.tokens = self._options.tokens
         self._setup = setup
         self._reseed(self.seed)
         if self._world.collective:
@@ -341,8 +346,10 @@ class MacrobatchShell(DataLoader[Any]):
         return DiskProbe.of(self._loader_probe(sampled), look.rows, sampled, steps, self._prefetch_depth())
 
     def _loader_probe(self, sampled: list[SampledMinibatch]) -> LoaderProbe:
-        pipeline = self._setup.pipeline
-        return probe_of(sampled, pipeline.num_nodes, self._setup.cost(sampled), pipeline.reading_bytes)
+        pipeline, cost = self._setup.pipeline, self._setup.cost(sampled)
+        tokens = (self._options.tokens or 0) * _TOKEN_BYTES * (self.batch_size or 1)
+        cost = replace(cost, batch=cost.batch + tokens)
+        return probe_of(sampled, pipeline.num_nodes, cost, pipeline.reading_bytes)
 
     def _probe(self, most: int) -> list[SampledMinibatch]:
         """Samples up to ``most`` minibatches to measure with; none without seeds."""

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from pyg_batchgnn.loader.on_disk import MappedTables
 
 
-# Fetching #########################################################################################
-
 #: The ids of the edges of each minibatch, and the rows of their attributes, by relation.
 _EdgeIds: TypeAlias = Mapping[Group, list[Tensor]]
 _EdgeRows: TypeAlias = dict[Group, list[AttributeRows]]
@@ -135,9 +133,6 @@ def _joined(fetched: Fetched, edges: _EdgeRows) -> Fetched:
         for at, minibatch in enumerate(fetched.minibatches)
     ]
     return replace(fetched, minibatches=ready)
-
-
-# Data and HeteroData ##############################################################################
 
 
 class DataSource:
@@ -395,9 +390,6 @@ def _mapped_tables(wanted: Mapping[Group, Mapping[str, Any]], budget: int) -> Ma
     return MappedTables.of(wanted, budget)
 
 
-# Feature stores ###################################################################################
-
-
 class StoreSource:
     """The attributes of a feature store."""
 
@@ -436,8 +428,6 @@ class StoreSource:
 
 #: Reads attributes from the user's object when a batch is made.
 Source: TypeAlias = DataSource | StoreSource
-
-# Aggregate tables #################################################################################
 
 
 _ANEW = "make one of it: AggregationCache.build(data, kind)"
@@ -480,9 +470,6 @@ def _check_schema(schema: Schema) -> None:
         )
 
 
-# Changes of the data ##############################################################################
-
-
 class Contents:
     """The attributes of a ``Data`` or a ``HeteroData`` at one moment: names and objects. Values
     that are written in place are the same objects."""
@@ -497,8 +484,6 @@ class Contents:
         one, another = self._objects, other._objects
         return len(one) == len(another) and self._names == other._names and all(map(is_, one, another))
 
-
-# Huge pages #######################################################################################
 
 #: In bytes. A TLB holds most pages of a smaller table.
 _LEAST = 16 << 20

@@ -30,6 +30,7 @@ class LoaderCounters:
         edges: their edges.
         late_negatives: negatives that are later than their link, because no node of their type is
             earlier; see ``late_negatives`` of `MacrobatchLinkNeighborLoader`.
+        frozen_seeds: seeds whose time is later than ``freeze``, and which are sampled at that.
         unique_nodes: distinct nodes of each macrobatch, summed over macrobatches.
         bytes_gathered: bytes of attributes that were copied for minibatches.
         rows_fetched: distinct remote nodes of each fetch group, summed over fetch groups.
@@ -69,6 +70,7 @@ class LoaderCounters:
     nodes: int = 0
     edges: int = 0
     late_negatives: int = 0
+    frozen_seeds: int = 0
     unique_nodes: int = 0
     bytes_gathered: int = 0
     rows_fetched: int = 0
@@ -129,14 +131,13 @@ def edge_counts(counters: ReadCounters) -> LoaderCounters:
 
 
 def sampling_counters(
-    minibatches: Sequence[SampledMinibatch], num_nodes: Sequence[int], begin: float, late_negatives: int
+    minibatches: Sequence[SampledMinibatch], num_nodes: Sequence[int], begin: float
 ) -> LoaderCounters:
     """Returns the counts of a macrobatch that was sampled."""
     return LoaderCounters(
         minibatches=len(minibatches),
         nodes=sum(minibatch.num_nodes for minibatch in minibatches),
         edges=sum(minibatch.num_edges for minibatch in minibatches),
-        late_negatives=late_negatives,
         unique_nodes=count_distinct(minibatches, num_nodes),
         sample_seconds=time.perf_counter() - begin,
     )

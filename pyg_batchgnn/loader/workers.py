@@ -34,8 +34,6 @@ from pyg_batchgnn.loader.pipeline import Pipeline
 from pyg_batchgnn.loader.schedule import SeedStep, WorkItem
 from pyg_batchgnn.loader.stats import LoaderStats
 
-# Workers ##########################################################################################
-
 #: A work item on its way to a worker: epoch, number and positions as arrays, for a pipe.
 SentItem: TypeAlias = tuple[int, int, list[NDArray[np.int64]]]
 #: What DataLoader is told about its workers, beside their number.

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from pyg_batchgnn.sample.minibatch import Minibatch as Minibatch
     from pyg_batchgnn.sample.minibatch import MinibatchLayer as MinibatchLayer
     from pyg_batchgnn.sample.negatives import LateNegatives as LateNegatives
+    from pyg_batchgnn.sample.negatives import NegativeDraw as NegativeDraw
     from pyg_batchgnn.sample.negatives import NegativeMode as NegativeMode
     from pyg_batchgnn.sample.negatives import NegativePlan as NegativePlan
     from pyg_batchgnn.sample.negatives import Negatives as Negatives
     from pyg_batchgnn.sample.negatives import check_early_links as check_early_links
-    from pyg_batchgnn.sample.negatives import draw_negatives as draw_negatives
     from pyg_batchgnn.sample.negatives import negative_key as negative_key
     from pyg_batchgnn.sample.negatives import negative_plan as negative_plan
     from pyg_batchgnn.sample.node_pool import ExistingPairs as ExistingPairs
@@ -66,11 +66,14 @@ if TYPE_CHECKING:
     from pyg_batchgnn.sample.pyg_samplers import PygNeighborSampler as PygNeighborSampler
     from pyg_batchgnn.sample.pyg_samplers import PygNodeSampler as PygNodeSampler
     from pyg_batchgnn.sample.rank_finder import RankFinder as RankFinder
-    from pyg_batchgnn.sample.rank_finder import RankPlan as RankPlan
     from pyg_batchgnn.sample.rank_finder import RankPlanner as RankPlanner
     from pyg_batchgnn.sample.seeds import ExcludedPairs as ExcludedPairs
     from pyg_batchgnn.sample.seeds import Seeds as Seeds
+    from pyg_batchgnn.sample.seeds import frozen as frozen
     from pyg_batchgnn.sample.seeds import seeds_key as seeds_key
+    from pyg_batchgnn.sample.tokens import Tokens as Tokens
+    from pyg_batchgnn.sample.tokens import TokenTimes as TokenTimes
+    from pyg_batchgnn.sample.tokens import tokens_of as tokens_of
     from pyg_batchgnn.types import LabelledLinks as LabelledLinks
     from pyg_batchgnn.types import Layout as Layout
     from pyg_batchgnn.types import SampledEdges as SampledEdges

@@ -41,10 +41,8 @@ class AttributeRows:
         is_here = table.device.type in ("cpu", "meta")  # else of a batch on a GPU, which no kernel here reads
         if is_here:
             ops.check_dense(f"attribute {name!r}", table)
-            if table.dim() == 0:
-                raise ValueError(
-                    f"attribute {name!r} is one number; give a table with a row per node or edge"
-                )
+        if is_here and table.dim() == 0:
+            raise ValueError(f"attribute {name!r} is one number; give a table with a row per node or edge")
         if self.row is None:
             own = table[:rows]
             return own.dequantize() if isinstance(own, ops.QuantizedTensor) else own.clone()

@@ -68,10 +68,8 @@ def remember(edge_index: Tensor, minibatch: SampledMinibatch) -> None:
 
 
 def handed_out(edge_index: Tensor) -> HandedOut | None:
-    """Returns the sample that a loader handed out with this tensor as its edges.
-
-    Returns None if no loader of this process did, or if the tensor was modified since.
-    """
+    """Returns the sample that a loader handed out with this tensor as its edges; None if no loader
+    of this process did, or the tensor was modified since."""
     entry: _Entry | None = None if edge_index.is_inference() else _entries.get(edge_index)
     if entry is None or entry.version != edge_index._version:
         return None

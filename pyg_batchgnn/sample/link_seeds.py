@@ -21,7 +21,7 @@ from pyg_batchgnn.sample.negatives import (
     negative_key,
 )
 from pyg_batchgnn.sample.plan import Direction
-from pyg_batchgnn.sample.seeds import ExcludedPairs, Seeds
+from pyg_batchgnn.sample.seeds import ExcludedPairs, Seeds, frozen
 from pyg_batchgnn.types import (
     LabelledLinks,
     Relation,
@@ -316,10 +316,8 @@ class SeedEdges:
 
 
 def named_relation(schema: Schema, names: Sequence[str]) -> Relation:
-    """Returns the relation of two or three names.
-
-    Two names are of its ends: the only relation between them, else the one called "to".
-    """
+    """Returns the relation of three names, or of two, which are those of its ends: the only
+    relation between them, else the one called "to"."""
     if len(names) == 3:
         return names[0], names[1], names[2]
     found = [one for one in schema.relations if (one[0], one[2]) == (names[0], names[1])]
@@ -383,6 +381,7 @@ class LinkSeeder:
     # The edges of the links that must not be sampled; None excludes none.
     excluded: SeedEdges | None = None
     finder: LinkFinder = field(default_factory=LocalFinder)
+    freeze: int | None = None  # negatives are not later than this, as of `SamplingPlan`
 
     def start(self, links: Sequence[Links], seed: int, epoch: int) -> LinkStart:
         (start,) = self.start_all([links], seed, epoch)
@@ -391,14 +390,10 @@ class LinkSeeder:
     def start_all(
         self, minibatches: Sequence[Sequence[Links]], seed: int, epoch: int, number: int = -1
     ) -> list[LinkStart]:
-        """Draws negatives and returns the seeds of each minibatch; collective over ranks.
-
-        Seeds are distinct and sorted by id. If every link is an example of its own, each end is a
-        seed: links before their negatives, relation by relation.
-
-        Raises:
-            ValueError: a negative cannot be drawn. The message names its link.
-        """
+        """Draws negatives and returns the seeds of each minibatch; collective over ranks. Seeds are
+        distinct and sorted by id. If every link is an example of its own, each end is a seed: links
+        before their negatives, relation by relation. Raises ValueError if a negative cannot be
+        drawn. The message names its link."""
         keys = [links_key(self.schema, links) for links in minibatches]
         draws = [
             [self._draw(one, seed, epoch, key) for one in links]
@@ -416,7 +411,8 @@ class LinkSeeder:
             return LinkDraw(links, None if links.given is None else GivenDraw(links.source, links.given))
         relation = None if self.schema.is_plain else ops.names_key(links.relation)
         drawn = negative_key(seed, epoch, key, relation)
-        return LinkDraw(links, NegativeDraw(plan, links.source, links.target, links.time, drawn))
+        time = frozen(links.time, self.freeze)
+        return LinkDraw(links, NegativeDraw(plan, links.source, links.target, time, drawn))
 
     def _start(self, draws: Sequence[LinkDraw], found: Sequence[FoundLinks], key: int) -> LinkStart:
         links = [draw.links for draw in draws]
@@ -443,12 +439,9 @@ class LinkSeeder:
 
 
 def links_key(schema: Schema, links: Sequence[Links]) -> int:
-    """Returns the digest of the links of a minibatch, in [0, 2**64).
-
-    In a graph of one type and one relation it is the digest of source, target, source, target, ...
-    Otherwise each relation that has links adds the digest of its names and that of its links, in
-    ascending order of the names' UTF-8 bytes.
-    """
+    """Returns the digest of the links of a minibatch, in [0, 2**64). In a graph of one type and one
+    relation it is that of source, target, source, target, ... Otherwise each relation that has
+    links adds that of its names and that of its links, in order of the names' UTF-8 bytes."""
     if schema.is_plain and len(links) == 1:
         return _pairs_key(links[0])
     key = 0

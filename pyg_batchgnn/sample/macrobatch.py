@@ -27,16 +27,6 @@ if TYPE_CHECKING:
     from pyg_batchgnn.disk import ReadCounters
 
 
-def typed_of(graph: CscGraph | TypedGraph) -> TypedGraph:
-    ops.check_type(
-        "graph",
-        graph,
-        (CscGraph, TypedGraph),
-        "graph_from_pyg(data) makes one of a Data, typed_graph_from_pyg(data) one of a HeteroData",
-    )
-    return graph.typed if isinstance(graph, CscGraph) else graph
-
-
 def kernel_arrays(
     schema: Schema,
     num_nodes: Sequence[int],
@@ -45,8 +35,8 @@ def kernel_arrays(
     weights: Sequence[WeightSums | None],
     source_ids: Sequence[Tensor] = (),
 ) -> ops.SampledGraph:
-    none = torch.empty(0, dtype=torch.int64)
-    no_weights = torch.empty(0, dtype=torch.float64)
+    none, no_sums = torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.float64)
+    no_weights = no_sums, no_sums, none
     for what, given in (("time orders", times), ("lists of weights", weights)):
         if len(given) not in (0, schema.num_relations):
             raise ValueError(
@@ -62,11 +52,7 @@ def kernel_arrays(
         [ops.to_signed(ops.names_key(names)) for names in schema.relations],
         [ops.to_signed(ops.names_key(names[:1])) for names in schema.relations],
         [array for one in times for array in ((none, none) if one is None else one.arrays)],
-        [
-            array
-            for one in weights
-            for array in ((no_weights, no_weights, none) if one is None else one.arrays)
-        ],
+        [array for one in weights for array in (no_weights if one is None else one.arrays)],
         list(source_ids),
     )
 
@@ -198,7 +184,10 @@ class _GraphSampler(ABC):
     ) -> None:
         if threads is not None and threads < 1:
             raise ValueError(f"threads must be at least 1, got {threads}")
-        self.graph, self.typed, self.seed, self.threads = graph, typed_of(graph), seed, threads
+        remedy = "graph_from_pyg(data) makes one of a Data, typed_graph_from_pyg(data) one of a HeteroData"
+        ops.check_type("graph", graph, (CscGraph, TypedGraph), remedy)
+        self.graph, self.seed, self.threads = graph, seed, threads
+        self.typed = graph.typed if isinstance(graph, CscGraph) else graph
         self.times, self.weights, self.schema = times, weights, self.typed.schema
         self._timed = any(one is not None for one in times)
         self._arrays = kernel_arrays(self.schema, self.typed.num_nodes, self.typed.relations, times, weights)
@@ -223,7 +212,7 @@ class _GraphSampler(ABC):
         seeds = [checked_seeds(self.typed, number, one) for number, one in enumerate(seed_lists)]
         if not seeds:
             return []
-        gathered = gather_seeds(seeds, self._disjoint, self._timed)
+        gathered = gather_seeds(seeds, self._disjoint, self._timed, getattr(self.plan, "freeze", None))
         with ops.thread_limit(self.threads):
             arrays, counts = self._sample(gathered, epoch)
         return self._unpacker.minibatches(arrays, counts, seeds, self.seed, epoch)
@@ -293,15 +282,8 @@ class HGTSampler(_GraphSampler):
 
     Every hop samples a number of nodes of each type among the neighbours of those that are sampled,
     with a probability that grows with their connections. A minibatch has all edges between its
-    nodes. docs/concepts/sampling-contract.md has the law.
-
-    Args:
-        plan: the number of nodes by type and hop.
-        graph, seed, threads, layout: as in `MacrobatchSampler`.
-
-    Raises:
-        TypeError: the graph or the plan is of another type.
-        ValueError: the number of threads is wrong, or the plan is for other node types.
+    nodes. docs/concepts/sampling-contract.md has the law. The arguments and errors are as of
+    `MacrobatchSampler`, and ``plan`` has the numbers of nodes by type and hop.
     """
 
     def __init__(

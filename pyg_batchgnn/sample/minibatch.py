@@ -5,14 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn.sample.attribute_rows import AttributeRows, Placement
-from pyg_batchgnn.sample.dgl_blocks import dgl_blocks
 from pyg_batchgnn.sample.pyg_output import pyg_batch
 from pyg_batchgnn.types import (
     EDGE_FEATURES,
@@ -24,6 +23,9 @@ from pyg_batchgnn.types import (
     SampledEdges,
     SampledMinibatch,
 )
+
+if TYPE_CHECKING:
+    from pyg_batchgnn.sample.tokens import TokenTimes
 
 #: Rows of all types, or of the only type that is meant.
 TypedRows = Tensor | Mapping[str, Tensor]
@@ -121,6 +123,17 @@ class Minibatch(SampledMinibatch):
     def in_place(cls, sampled: SampledMinibatch, tables: Mapping[str, Tensor]) -> Minibatch:
         """Returns a minibatch that reads node attributes from whole tables, without a copy."""
         return cls.of(sampled, {sampled.schema.node_groups[0]: AttributeRows.in_place(tables, sampled.node)})
+
+    def with_token_times(self, times: TokenTimes) -> Minibatch:
+        """Returns the minibatch with the times of its tokens, which its attributes have."""
+        held, schema = self.attributes, self.schema
+        tokens = times.put(
+            self.tokens,
+            self.seed_time,
+            lambda number: held[schema.node_groups[number]].gather(times.name),
+            lambda number: held[schema.edge_groups[number]].gather(times.name),
+        )
+        return dataclasses.replace(self, tokens=tokens)
 
     def attributes_of(self, name: str | Relation) -> AttributeRows:
         """Returns the attributes of the nodes of a type, or of the edges of a relation.
@@ -292,7 +305,7 @@ class Minibatch(SampledMinibatch):
         Raises:
             ImportError: DGL is not installed.
         """
-        return dgl_blocks(self, self.attributes)
+        return _dgl_blocks(self)
 
     def _edge_tables(self) -> Mapping[str, Tensor]:
         groups = self.schema.edge_groups
@@ -305,7 +318,8 @@ class Minibatch(SampledMinibatch):
     @property
     def nbytes(self) -> int:
         """The bytes of the minibatch's own tensors; those that it shares are not counted."""
-        return super().nbytes + sum(rows.nbytes for rows in self.attributes.values())
+        tokens = [one.nbytes for one in self.tokens or () if one is not None]
+        return super().nbytes + sum(tokens) + sum(rows.nbytes for rows in self.attributes.values())
 
 
 _SAMPLED = [one.name for one in dataclasses.fields(SampledMinibatch)]
@@ -329,3 +343,55 @@ def _gathered(held: AttributeRows | None, name: str, count: int | None, what: st
         known = "none" if held is None else sorted(held.tables)
         raise KeyError(f"the {what} carry no attribute {name!r} (carried: {known})")
     return held.gather(name, count)
+
+
+_NO_IDS = torch.empty(0, dtype=torch.int64)
+
+
+def _dgl_blocks(minibatch: Minibatch) -> list[Any]:
+    """Returns the blocks of a minibatch, the layer nearest the input first. Nothing is numbered
+    anew: a block's targets are the first of its sources, as local ids are given here."""
+    try:
+        import dgl
+    except ImportError as error:
+        raise ImportError(
+            f"to_dgl() makes blocks of DGL, which cannot be imported here ({error}); install it, for "
+            f"instance with 'pip install dgl==1.1.3'"
+        ) from error
+    schema = minibatch.schema
+    types = schema.node_types if schema.has_names else ("_N",)
+    relations: tuple[Any, ...] = schema.relations if schema.has_names else (("_N", "_E", "_N"),)
+    indices = [edges.indices.to(torch.int64) for edges in minibatch.edges]
+    blocks = []
+    for layer in range(1, len(minibatch.nodes[0].nodes_per_hop)):
+        prefix = LayerHops.of(minibatch.num_layers, layer)
+        targets = [prefix.targets(nodes.nodes_per_hop) for nodes in minibatch.nodes]
+        sources = [prefix.sources(nodes.nodes_per_hop) for nodes in minibatch.nodes]
+        counts = [prefix.edges(edges.edges_per_hop, edges.num_edges) for edges in minibatch.edges]
+        every = zip(minibatch.edges, indices, counts, schema.target_types, strict=True)
+        csc = [
+            ("csc", (edges.indptr[: targets[target] + 1], own[:count], _NO_IDS))
+            for edges, own, count, target in every
+        ]
+        made = [
+            dict(zip(*pair, strict=True)) for pair in ((relations, csc), (types, sources), (types, targets))
+        ]
+        block = dgl.create_block(*(made if schema.has_names else (csc[0], sources[0], targets[0])))
+        for nodes, name, source, target in zip(minibatch.nodes, types, sources, targets, strict=True):
+            block.srcnodes[name].data[dgl.NID] = nodes.node[:source]
+            block.dstnodes[name].data[dgl.NID] = nodes.node[:target]
+        for edges, relation, count in zip(minibatch.edges, relations, counts, strict=True):
+            if edges.edge is not None:
+                block.edges[relation].data[dgl.EID] = edges.edge[:count]
+        blocks.append(block)
+    for group, rows in minibatch.attributes.items() if blocks else ():
+        for attribute in rows.tables:
+            values = rows.gather(attribute)
+            if group.is_node:
+                name = types[schema.node_groups.index(group)]
+                blocks[0].srcnodes[name].data[attribute] = values
+                blocks[-1].dstnodes[name].data[attribute] = values[: blocks[-1].num_dst_nodes(name)]
+            for block in () if group.is_node else blocks:
+                relation = relations[schema.edge_groups.index(group)]
+                block.edges[relation].data[attribute] = values[: block.num_edges(relation)]
+    return blocks

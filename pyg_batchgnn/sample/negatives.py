@@ -99,19 +99,9 @@ class NegativePlan:
 def check_early_links(
     links: Sequence[tuple[Relation, Tensor | None, NegativePlan]], late: LateNegatives, stacklevel: int
 ) -> bool:
-    """Warns once, or raises, if links are earlier than every node that their negatives may be.
-
-    Args:
-        links: for each relation, the times of its links, [P] int64 or None, and their plan.
-        late: what is done about them.
-        stacklevel: of the warning, counted from the caller.
-
-    Returns:
-        True if there are such links.
-
-    Raises:
-        ValueError: there are such links, and ``late`` says so.
-    """
+    """Warns once, or raises ValueError, as ``late`` says, if links are earlier than every node that
+    their negatives may be; returns whether there are such links. ``links``: for each relation, the
+    times of its links, [P] int64 or None, and their plan. ``stacklevel``: from the caller."""
     found = [(name, time, plan.early(time)) for name, time, plan in links if time is not None]
     early = [one for one in found if len(one[2])]
     if not early:
@@ -152,12 +142,9 @@ def negative_plan(
     times: Mapping[Group, Tensor] | None,
     avoids_edges: bool,
 ) -> NegativePlan:
-    """Returns the rule by which the negatives of a relation are drawn.
-
-    Args:
-        times: by node type, the time from which each node exists; None if links have no times.
-        avoids_edges: True if negatives must not be edges of the relation.
-    """
+    """Returns the rule by which the negatives of a relation are drawn. ``times``: by node type, the
+    time from which each node exists; None if links have no times. ``avoids_edges``: True if
+    negatives must not be edges of the relation."""
     mode = NegativeMode(sampling.mode.value)
     pools: list[NodePool] = []
     counts = [graph.num_nodes[graph.schema.type_number(end)] for end in (relation[0], relation[2])]
@@ -282,12 +269,6 @@ def _equal(values: Tensor, ordered: Tensor) -> tuple[Tensor, Tensor]:
     return number, torch.arange(len(number)) + (first - count.cumsum(0) + count)[number]
 
 
-def draw_negatives(
-    plan: NegativePlan, source: Tensor, target: Tensor, time: Tensor | None, key: int
-) -> Negatives:
-    return NegativeDraw(plan, source, target, time, key).draw()
-
-
 class NegativeDraw:
     """The drawing of the negatives of one minibatch and one relation."""
 
@@ -334,12 +315,10 @@ class NegativeDraw:
         number = int(nothing[0, 0])
         why, remedy = "every pair of nodes that is allowed is an edge", ""
         if self.is_triplet:
-            source = int(self.source[number])
-            why = f"an edge leads from node {source} to every node that is allowed"
+            why = f"an edge leads from node {int(self.source[number])} to every node that is allowed"
             remedy = ", or leave the link out"
-        raise ValueError(
-            f"link {self._named(number)} has no negative: {why}; leave exclude_existing out{remedy}"
-        )
+        what = f"link {self._named(number)} has no negative"
+        raise ValueError(f"{what}: {why}; leave exclude_existing out{remedy}")
 
     def candidates(self) -> tuple[Tensor, Tensor, WordStreams]:
         """Draws the candidates of binary negatives that must not be edges, all at once. Returns

@@ -66,10 +66,8 @@ class BlockSums:
 
 @dataclass(frozen=True, eq=False)
 class NodePool:
-    """The nodes of one type, in an order in which those allowed at a time come first.
-
-    Draws are positions in this order.
-    """
+    """The nodes of one type, in an order in which those allowed at a time come first. Draws are
+    positions in this order."""
 
     num_nodes: int
     moment: Tensor | None = None  # [m] int64, ascending times; None: all nodes are always allowed
@@ -83,7 +81,7 @@ class NodePool:
     @classmethod
     def of(cls, num_nodes: int, time: Tensor | None = None, weight: Tensor | None = None) -> NodePool:
         """Returns the pool of the nodes 0, 1, ..., by (time, id). ``time``: [N] int64, from when
-        each node is allowed; None: always. ``weight``: [N] of any floating point type, or None."""
+        each is allowed; None: always. ``weight``: [N] of any floating point type, or None."""
         weight = None if weight is None else weight.double()
         if time is None:
             return cls(num_nodes, weight=weight)
@@ -103,13 +101,9 @@ class NodePool:
         return int(positive.to(torch.uint8).argmax()) + 1 if bool(positive.any()) else 0
 
     def allowed(self, time: Tensor | None, count: int) -> Tensor:
-        """Returns how many nodes are allowed for each of ``count`` draws, [count] int64.
-
-        They are the first of the order. None is said to be allowed where all have zero weight.
-
-        Args:
-            time: [count] int64, the time of each draw, or None.
-        """
+        """Returns how many nodes are allowed for each of ``count`` draws, [count] int64: the first
+        of the order; none where all have zero weight. ``time``: [count] int64, of each draw, or
+        None."""
         if self.moment is None or time is None:
             found = torch.full((count,), self.num_nodes)
         else:
@@ -168,11 +162,8 @@ class NodePool:
 
 @dataclass(frozen=True, eq=False)
 class ExistingPairs:
-    """The distinct pairs (held, other) that are ends of an edge, sorted.
-
-    Ends that negatives are drawn for are positions in their pools. The sources of triplets, which
-    are not drawn, are ids.
-    """
+    """The distinct pairs (held, other) that are ends of an edge, sorted. Ends that are drawn are
+    positions in their pools. The sources of triplets, which are not, are ids."""
 
     code: Tensor  # [n] int64, ``held * num_others + other`` of each pair, ascending
     num_others: int  # the number of nodes that the other end may be

@@ -30,9 +30,6 @@ _READ_BYTES = 32
 _SHARE = 1 / 2
 
 
-# Files ############################################################################################
-
-
 @dataclass(frozen=True, eq=False)
 class EdgeFiles:
     """The in-edges of one relation, in mapped files or in memory."""
@@ -111,19 +108,12 @@ def _in_memory(array: Tensor) -> Tensor:
     return array if table is None else read_whole(table)
 
 
-# Sampler ##########################################################################################
-
-
 class DiskSampler(MacrobatchSampler):
-    """Samples what `MacrobatchSampler` does, and reads the picked edges of a hop from their files.
+    """Samples what ``made`` does, and reads the picked edges of a hop from their files.
 
-    Each hop takes one pass over the files for all minibatches, or a few where the budget is small.
-    The pages of the files stay as they are in the system's cache. Lists of nodes with excluded
-    pairs are read over the mapping, and induced subgraphs altogether.
-
-    Args:
-        made: a sampler of the same graph, with the same rules.
-        budget: the bytes that the loader may take.
+    Each hop takes one pass over the files for all minibatches, or a few where the budget, in bytes,
+    is small. The pages of the files stay as they are in the system's cache. Lists of nodes with
+    excluded pairs are read over the mapping, and induced subgraphs altogether.
     """
 
     def __init__(self, made: MacrobatchSampler, budget: int) -> None:

@@ -30,15 +30,8 @@ from pyg_batchgnn.types import Layout, SampledMinibatch
 
 
 class RelayPart:
-    """A rank's side of the relays of a sampler, without the exchanges.
-
-    Args:
-        times: by relation, the time order of the part's own edges, or None; see
-            `PartitionedSampler`.
-        weights: by relation, the weights of the part's own edges, or None.
-        source_ids: with ``plan.labor``, by relation the original ids of the sources of the part's
-            own edges; see `original_sources`.
-    """
+    """A rank's side of the relays of a sampler, without the exchanges. ``times, weights``: as of
+    `PartitionedSampler`. ``source_ids``: with ``plan.labor``, what `original_sources` returns."""
 
     def __init__(
         self,
@@ -75,7 +68,7 @@ class RelayPart:
         return self.plan.num_hops + (self.plan.subgraph is Subgraph.INDUCED)
 
     def begin(self, seeds: Sequence[Seeds], seed: int, epoch: int) -> Relay:
-        gathered = gather_seeds(seeds, self.form.disjoint, self.form.timed)
+        gathered = gather_seeds(seeds, self.form.disjoint, self.form.timed, self.plan.freeze)
         return Relay(gathered, self._book, self._rules, self.form, seed, epoch)
 
     def answer(self, words: Tensor, counts: Sequence[int], hop: int) -> RelayAnswers | RelayFault:
@@ -168,20 +161,16 @@ class PartitionedSampler:
     def sample(
         self, internal: Sequence[Tensor], seed_lists: Sequence[Tensor | Seeds], epoch: int, macrobatch: int
     ) -> list[SampledMinibatch]:
-        """Samples one minibatch for each list of seeds; collective.
+        """Samples one minibatch for each list of seeds; collective. Its ``node`` holds internal
+        ids, until its nodes' attributes are fetched.
 
         Args:
             internal: [S_b] int64 internal ids of the seeds of each minibatch, by type in the order
                 of the schema.
-            seed_lists: the same seeds by original id; in a graph of one node type [S_b] int64 ids
-                do. Duplicates, empty lists and no list at all are allowed. Ranks may give different
-                numbers of lists. The ends of excluded pairs must be seeds.
+            seed_lists: the same seeds by original id, as of `MacrobatchSampler`. Ranks may give
+                different numbers of lists. The ends of excluded pairs must be seeds.
             epoch: any integer, taken modulo 2**64; the same on every rank.
             macrobatch: the macrobatch's number in the epoch, for the header of the exchanges.
-
-        Returns:
-            The minibatches. Their ``node`` holds internal ids. Fetching the nodes' attributes turns
-            them into original ids.
 
         Raises:
             TypeError, ValueError, IndexError: seeds of another dtype or shape, or outside the graph

@@ -71,6 +71,7 @@ class SamplingPlan:
         temporal: which neighbours to pick in sampling by time.
         time_window: with times, neighbours must not be older than this before the seed's time, in
             the unit of the times; None: they may be of any age.
+        freeze: with times, seeds that are later than this are sampled at it; None: at their own.
         subgraph: which edges the minibatch has.
         labor: by what the random words of sources are keyed that the destinations of a minibatch
             share ("hop", "layers" or "epoch"), so that fewer distinct nodes are sampled (LABOR,
@@ -91,14 +92,12 @@ class SamplingPlan:
     time_window: int | None = None
     subgraph: Subgraph = Subgraph.DIRECTIONAL
     labor: str | None = None
+    freeze: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "fanouts", tuple(map(_checked_fanout, self.fanouts)))
-        for name, kind in (
-            ("replacement", Replacement),
-            ("temporal", TemporalStrategy),
-            ("subgraph", Subgraph),
-        ):
+        kinds = {"replacement": Replacement, "temporal": TemporalStrategy, "subgraph": Subgraph}
+        for name, kind in kinds.items():
             if not isinstance(getattr(self, name), kind):
                 raise TypeError(f"{name} must be {ops.with_article(kind)}, got {getattr(self, name)!r}")
         given = dict(self.by_relation).items()
@@ -110,7 +109,8 @@ class SamplingPlan:
                     f"Number of hops must be the same across all edge types: {relation} has {len(fanouts)} "
                     f"fanouts, others have {self.num_hops}"
                 )
-        object.__setattr__(self, "time_window", checked_time_window(self.time_window))
+        object.__setattr__(self, "time_window", checked_time("time_window", self.time_window))
+        object.__setattr__(self, "freeze", checked_time("freeze", self.freeze))
         if self.labor is not None:
             self._check_labor()
 
@@ -153,6 +153,7 @@ class SamplingPlan:
             "time_window": self.time_window,
             "subgraph": self.subgraph.value,
             **({} if self.labor is None else {"labor": self.labor}),
+            **({} if self.freeze is None else {"freeze": self.freeze}),
         }
 
     def summary(self) -> str:
@@ -191,16 +192,12 @@ def refuse_times(labor: str) -> NoReturn:
     )
 
 
-def checked_time_window(window: Any) -> int | None:
-    if window is None:
-        return None
-    value = as_integer(window)
-    if value is None:
-        raise TypeError(f"time_window must be an integer or None, got {window!r}")
-    if not 0 <= value < 1 << 63:
-        raise ValueError(
-            f"time_window must be from 0 to 2**63 - 1, got {value}; None allows neighbours of any age"
-        )
+def checked_time(name: str, given: Any) -> int | None:
+    value, least = as_integer(given), "0" if name == "time_window" else "-2**63"
+    if value is None and given is not None:
+        raise TypeError(f"{name} must be an integer in the unit of the times, or None, got {given!r}")
+    if value is not None and not (0 if least == "0" else -(1 << 63)) <= value < 1 << 63:
+        raise ValueError(f"{name} must be from {least} to 2**63 - 1, got {value}; None sets no bound")
     return value
 
 
@@ -233,17 +230,15 @@ class Direction(enum.Enum):
 
     def fanouts(self, num_neighbors: Any) -> Any:
         """Returns ``num_neighbors`` with the relations that are sampled in this direction."""
-        if self is Direction.BACKWARD and isinstance(num_neighbors, Mapping):
-            return {_backward(names): fanouts for names, fanouts in num_neighbors.items()}
-        if self is Direction.BACKWARD and isinstance(values := _parts(num_neighbors)[0], Mapping):
-            return NumNeighbors(self.fanouts(values), default=num_neighbors.default)
-        return num_neighbors
-
-
-def _backward(names: Any) -> tuple[str, ...]:
-    if isinstance(names, str):
-        names = names.to_tuple() if hasattr(names, "to_tuple") else names.split("__")
-    return tuple(reversed(names))
+        values, default = _parts(num_neighbors)
+        if self is Direction.FORWARD or not isinstance(values, Mapping):
+            return num_neighbors
+        backward = {}
+        for names, fanouts in values.items():
+            if isinstance(names, str):
+                names = names.to_tuple() if hasattr(names, "to_tuple") else names.split("__")
+            backward[tuple(reversed(names))] = fanouts
+        return NumNeighbors(backward, default) if isinstance(num_neighbors, NumNeighbors) else backward
 
 
 @dataclass(frozen=True)
@@ -261,6 +256,7 @@ class NeighborChoice:
     weight_attr: str | None = None  # the attribute that holds the weights of edges, or None
     is_sorted: bool = False  # the user's promise that edges are sorted by target, and by time within it
     labor: str | None = None  # what the words of sources are keyed by, if destinations share them
+    freeze: int | None = None  # the time after which nothing is sampled; None for the seeds' times alone
 
     def __post_init__(self) -> None:
         kind = getattr(self.subgraph_type, "value", self.subgraph_type)
@@ -279,10 +275,11 @@ class NeighborChoice:
                 )
         if self.temporal_strategy not in ("uniform", "last"):
             raise ValueError(f"temporal_strategy must be 'uniform' or 'last', got {self.temporal_strategy!r}")
-        if self.time_window is not None:
-            if self.time_attr is None:
-                raise ValueError(f"time_window={self.time_window} needs time_attr, which names the times")
-            object.__setattr__(self, "time_window", checked_time_window(self.time_window))
+        for name in ("time_window", "freeze"):
+            value = checked_time(name, getattr(self, name))
+            if value is not None and self.time_attr is None:
+                raise ValueError(f"{name}={value} needs time_attr, which names the times")
+            object.__setattr__(self, name, value)
         if self.labor is not None and self.time_attr is not None:
             refuse_times(self.labor)
 
@@ -312,6 +309,7 @@ class NeighborChoice:
             time_window=self.time_window,
             subgraph=Subgraph.INDUCED if is_induced else Subgraph.DIRECTIONAL,
             labor=self.labor,
+            freeze=self.freeze,
         )
 
 
@@ -325,20 +323,14 @@ def subgraph_of(subgraph_type: Any, directed: bool) -> Any:
     return SubgraphType.induced
 
 
-ALL_CANDIDATES = -1
-
 #: The neighbours of a node that count in a relation, in PyG's `HGTLoader` as well.
 NEIGHBOR_CAP = 50
 
 
 @dataclass(frozen=True)
 class HGTPlan:
-    """The number of nodes of each type that each hop samples, checked once.
-
-    Raises:
-        TypeError, ValueError: a number that cannot be, no hop, or types with different numbers of
-            hops.
-    """
+    """The number of nodes of each type that each hop samples, checked once. Raises TypeError or
+    ValueError for a number that cannot be, no hop, or types with different numbers of hops."""
 
     # For each node type, or by name, the nodes to sample by hop; -1 samples all candidates.
     samples: tuple[tuple[str, tuple[int, ...]], ...]
@@ -369,7 +361,6 @@ class HGTPlan:
 
     @property
     def num_hops(self) -> int:
-        """The number of hops."""
         return len(self.samples[0][1])
 
     @property
@@ -380,15 +371,8 @@ class HGTPlan:
     def from_pyg(
         cls, num_samples: Any, node_types: Sequence[str], neighbor_cap: int | None = NEIGHBOR_CAP
     ) -> HGTPlan:
-        """Returns the plan that PyG's ``num_samples`` says.
-
-        Args:
-            num_samples: a list for all node types, or a dict of lists by node type.
-
-        Raises:
-            TypeError: another form.
-            ValueError: a type is missing or unknown, or the numbers of hops differ.
-        """
+        """Returns the plan that PyG's ``num_samples`` says: a list for all node types, or a dict of
+        lists by node type. Raises TypeError for another form, ValueError for wrong types."""
         if not isinstance(num_samples, Mapping):
             num_samples = dict.fromkeys(node_types, _samples_by_hop(num_samples))
         if unknown := [name for name in num_samples if name not in node_types]:
@@ -413,7 +397,7 @@ class HGTPlan:
             self.num_hops,
             [one for name in schema.node_types for one in by_type[name]],
             [ops.to_signed(ops.names_key((name,))) for name in schema.node_types],
-            ALL_CANDIDATES if self.neighbor_cap is None else self.neighbor_cap,
+            ALL_NEIGHBORS if self.neighbor_cap is None else self.neighbor_cap,
             self.edge_ids,
             coo,
         )
@@ -440,26 +424,22 @@ def _checked_samples(value: Any, name: str) -> int:
     number = as_integer(value)
     if number is None:
         raise TypeError(f"num_samples of {name!r} must be integers, got {value!r}")
-    if not ALL_CANDIDATES <= number < 1 << 31:
+    if not ALL_NEIGHBORS <= number < 1 << 31:
         raise ValueError(f"num_samples of {name!r} must be from -1 (all) to 2**31 - 1, got {number}")
     return number
 
-
-# PyG's num_neighbors ##############################################################################
 
 #: The fanout that takes all neighbours.
 ALL_NEIGHBORS = -1
 
 
 def fanouts_by_relation(num_neighbors: Any, relations: Sequence[Relation]) -> tuple[tuple[Any, ...], ...]:
-    """Returns the fanouts of each relation, in the order of ``relations``.
-
-    Negative integers become -1, as in PyG. The entries are checked by `SamplingPlan`.
+    """Returns the fanouts of each relation, in the order of ``relations``. Negative integers become
+    -1, as in PyG. `SamplingPlan` checks the entries.
 
     Args:
-        num_neighbors: a list, which holds for every relation; a dict of lists by relation, whose
-            keys are tuples of three names or of two (the name "to" is added), or texts like
-            "paper__to__paper"; or a `NumNeighbors`.
+        num_neighbors: a list for every relation; a `NumNeighbors`; or a dict of lists by relation,
+            given as three names, as two (the name "to" is added) or like "paper__to__paper".
     """
     values, default = _parts(num_neighbors)
     if not isinstance(values, Mapping):
@@ -528,19 +508,10 @@ def _relation(key: Any) -> Relation:
     return names[0], names[1], names[2]
 
 
-# Probabilities ####################################################################################
-
-
 def taken_probability(degree: Tensor, fanout: Fanout, replacement: Replacement) -> Tensor:
-    """Returns the probability that sampling a node takes a given one of its in-edges.
-
-    Args:
-        degree: [n] floating point, the number of in-edges of each node.
-        fanout: the number of neighbours to pick, -1 for all, or a share of them.
-
-    Returns:
-        [n], of the same type.
-    """
+    """Returns the probability, [n], that sampling a node takes a given one of its in-edges.
+    ``degree``: [n] floating point, how many it has. ``fanout``: the number of neighbours to pick,
+    -1 for all, or a share of them."""
     degree = degree.clamp(min=1)
     if fanout < 0:
         return torch.ones_like(degree)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
@@ -19,6 +19,9 @@ from pyg_batchgnn.sample.negatives import NegativeMode
 from pyg_batchgnn.sample.plan import Direction
 from pyg_batchgnn.store import reversed_relation
 from pyg_batchgnn.types import FEATURES, Group, Relation, SampledEdges, SampledMinibatch, TripletLinks
+
+if TYPE_CHECKING:
+    from pyg_batchgnn.sample.tokens import Tokens, TokenTimes
 
 PygOutput: TypeAlias = SamplerOutput | HeteroSamplerOutput
 
@@ -40,6 +43,7 @@ class PygForm:
     index_dtype: torch.dtype = torch.int64
     # The direction that was sampled in. Samples have the edges as the user knows them.
     direction: Direction = Direction.FORWARD
+    times: TokenTimes | None = None  # the times that tokens get; None for none
 
     def output(self, minibatch: SampledMinibatch) -> PygOutput:
         made = self._plain(minibatch) if self.names is Names.NONE else self._typed(minibatch)
@@ -62,7 +66,7 @@ class PygForm:
             batch=None if nodes.example is None else self._index(nodes.example),
             num_sampled_nodes=list(nodes.nodes_per_hop),
             num_sampled_edges=list(edges.edges_per_hop),
-            metadata=_metadata(minibatch),
+            metadata=self._metadata(minibatch),
         )
 
     def _typed(self, minibatch: SampledMinibatch) -> HeteroSamplerOutput:
@@ -81,7 +85,7 @@ class PygForm:
             else None,
             num_sampled_nodes={name: list(one.nodes_per_hop) for name, one in nodes.items()},
             num_sampled_edges={name: list(one.edges_per_hop) for name, one in edges.items()},
-            metadata=_metadata(minibatch),
+            metadata=self._metadata(minibatch),
         )
 
     def _ends(self, edges: Mapping[Relation, SampledEdges]) -> dict[Relation, tuple[Tensor, Tensor]]:
@@ -92,6 +96,17 @@ class PygForm:
                 index = self._index(one.edge_index)
                 found[id(one)] = index[0], index[1]
         return {name: found[id(one)] for name, one in edges.items()}
+
+    def _metadata(self, minibatch: SampledMinibatch) -> Any:
+        """Returns PyG's metadata: of seeds, or of links, by relation if there are several. What
+        tokens are made of is behind those of seeds."""
+        if len(minibatch.links) == 1:
+            return minibatch.links[0].metadata
+        if minibatch.links:
+            return {one.relation: one.metadata for one in minibatch.links}
+        seeds = (_by_seed_type(minibatch, one) for one in (minibatch.input_id, minibatch.seed_time))
+        more = () if minibatch.tokens is None else (minibatch.tokens, minibatch.seed_time, self.times)
+        return *seeds, *more
 
     def _index(self, values: Tensor) -> Tensor:
         return values if values.dtype is self.index_dtype else values.to(self.index_dtype)
@@ -106,15 +121,6 @@ def _restored(made: PygOutput) -> PygOutput:
 
     row, col, counts = renamed(made.col), renamed(made.row), renamed(made.num_sampled_edges)
     return replace(made, row=row, col=col, edge=renamed(made.edge), num_sampled_edges=counts)
-
-
-def _metadata(minibatch: SampledMinibatch) -> Any:
-    """Returns PyG's metadata: of seeds, or of links, by relation if there are several."""
-    if len(minibatch.links) == 1:
-        return minibatch.links[0].metadata
-    if minibatch.links:
-        return {one.relation: one.metadata for one in minibatch.links}
-    return (_by_seed_type(minibatch, minibatch.input_id), _by_seed_type(minibatch, minibatch.seed_time))
 
 
 def _by_seed_type(minibatch: SampledMinibatch, values: Tensor | None) -> Any:
@@ -139,12 +145,32 @@ class SeedInfo:
 
     def add(self, batch: Any, out: PygOutput) -> None:
         add_ids(batch, out)
-        if not isinstance(out, HeteroSamplerOutput):
-            _add_seeds(batch, *out.metadata[:2])
-            return
-        for node_type in self.types:  # metadata hold dicts by type if there are several
+        is_typed = isinstance(out, HeteroSamplerOutput)
+        for node_type in self.types if is_typed else ():
+            # Metadata hold dicts by type if there are several.
             own = [part[node_type] if isinstance(part, dict) else part for part in out.metadata[:2]]
             _add_seeds(batch[node_type], *own)
+        if not is_typed:
+            _add_seeds(batch, *out.metadata[:2])
+        if len(out.metadata) > 2:
+            _add_tokens(batch, out, *out.metadata[2:])
+
+
+def _add_tokens(
+    batch: Any, out: PygOutput, tokens: Tokens, seed_time: Tensor | None, times: TokenTimes | None
+) -> None:
+    """Adds tokens, with the times that the batch carries."""
+    if isinstance(out, HeteroSamplerOutput):
+        nodes, edges = ([batch[name] for name in names] for names in (out.node, out.row))
+    elif "tokens" in batch:
+        raise ValueError("data has an attribute 'tokens', where the batch's tokens would be; rename it")
+    else:
+        nodes = edges = [batch]
+    if times is not None:
+        name = times.name
+        of = (lambda number: nodes[number][name]), (lambda number: edges[number][name])
+        tokens = times.put(tokens, seed_time, *of)
+    batch.tokens = tokens
 
 
 def add_ids(batch: Any, out: PygOutput) -> None:

@@ -24,7 +24,7 @@ from pyg_batchgnn.sample.macrobatch import HGTSampler, MacrobatchSampler
 from pyg_batchgnn.sample.negatives import LateNegatives, check_early_links, negative_plan
 from pyg_batchgnn.sample.plan import NEIGHBOR_CAP, Direction, HGTPlan, NeighborChoice, subgraph_of
 from pyg_batchgnn.sample.pyg_output import Names, PygForm, PygOutput
-from pyg_batchgnn.sample.seeds import Seeds
+from pyg_batchgnn.sample.seeds import Seeds, frozen
 from pyg_batchgnn.store import (
     CscGraph,
     TimeOrder,
@@ -85,11 +85,6 @@ class PygNodeSampler(BaseSampler):
         return self.form.output(
             dataclasses.replace(minibatch, input_id=inputs.input_id, seed_time=inputs.time)
         )
-
-    @property
-    def edge_permutation(self) -> Tensor | None:
-        """The permutation of edge ids: None, as a sample carries input edge ids already."""
-        return None
 
 
 def graph_of(data: Any) -> TypedGraph:
@@ -204,6 +199,7 @@ class PygNeighborSampler(PygNodeSampler):
         time_window: how much older than its seed a neighbour may be, in the unit of the times.
         labor: "hop", "layers" or "epoch" lets destinations share the words of sources, None not; as
             in `MacrobatchNeighborLoader`.
+        freeze: the time after which nothing is sampled; as in `MacrobatchNeighborLoader`.
         times: the attribute ``time_attr`` by group, for a `CscGraph`, which has no attributes.
         seed: the key of every random choice.
         threads: at most this many threads work; torch's number if None.
@@ -229,12 +225,13 @@ class PygNeighborSampler(PygNodeSampler):
         *,
         time_window: int | None = None,
         labor: str | None = None,
+        freeze: int | None = None,
         times: Mapping[Group, Tensor] | None = None,
         seed: int = 0,
         threads: int | None = None,
         epoch: int | Callable[[], int] = 0,
     ) -> None:
-        rules = disjoint, temporal_strategy, time_attr, time_window, weight_attr, is_sorted, labor
+        rules = disjoint, temporal_strategy, time_attr, time_window, weight_attr, is_sorted, labor, freeze
         subgraph = subgraph_of(subgraph_type, directed)
         choice = NeighborChoice(num_neighbors, replace, subgraph, *rules)
         self._make(data, choice, seed, threads, Direction.parse(sample_direction), times)
@@ -317,7 +314,7 @@ class PygNeighborSampler(PygNodeSampler):
         links = Links(relation, inputs.row.long(), inputs.col.long(), index, inputs.label, inputs.time)
         seeder = self._seeder(relation, neg_sampling)
         if not self._has_warned and relation in seeder.negatives:
-            checked = [(relation, inputs.time, seeder.negatives[relation])]
+            checked = [(relation, frozen(inputs.time, self.choice.freeze), seeder.negatives[relation])]
             self._has_warned = check_early_links(checked, self.links.late_negatives, stacklevel=2)
         start = seeder.start([links], self.macrobatch.seed, self.epoch)
         (minibatch,) = self.macrobatch.sample([start.seeds], self.epoch)
@@ -336,7 +333,8 @@ class PygNeighborSampler(PygNodeSampler):
                 rules.exclude_seed_edges, graph.schema, [relation], self.form.direction
             )
             is_disjoint = self.choice.disjoint or times is not None
-            self._seeders[key] = neg_sampling, LinkSeeder(graph.schema, plans, is_disjoint, excluded)
+            made = LinkSeeder(graph.schema, plans, is_disjoint, excluded, freeze=self.choice.freeze)
+            self._seeders[key] = neg_sampling, made
         return self._seeders[key][1]
 
 

@@ -79,10 +79,9 @@ def _held(
 
 
 def _of_all_ranks(comm: Communicator, own: Tensor) -> Tensor:  # collective; in no order
-    pieces = [own[:0]]
-    for rows in own_rounds(comm, own.numel(), own.itemsize):
-        pieces.append(comm.all_gather(own[rows.start : rows.stop], MessageKind.PARTITION).rows)
-    return torch.cat(pieces)
+    rounds = own_rounds(comm, own.numel(), own.itemsize)
+    pieces = [comm.all_gather(own[one.start : one.stop], MessageKind.PARTITION).rows for one in rounds]
+    return torch.cat([own[:0], *pieces])
 
 
 def _entries(pairs: ExistingPairs, held: Tensor, sources: NodePool, targets: NodePool) -> Tensor:
@@ -125,12 +124,9 @@ class RankPlan:
 
 
 class RankPlanner:
-    """Makes the plans of negatives of the links of a loader. All of it is collective.
-
-    Args:
-        first: by group of nodes, [n] int64: the time from which each own node exists, by row; None
-            if links have no times.
-    """
+    """Makes the plans of negatives of the links of a loader. All of it is collective. ``first``: by
+    group of nodes, [n] int64, the time from which each own node exists, by row; None if links have
+    no times."""
 
     def __init__(self, part: Part, comm: Communicator, first: Mapping[Group, Tensor] | None) -> None:
         self._part, self._comm, self._first = part, comm, first or {}
@@ -140,11 +136,7 @@ class RankPlanner:
         self, sampling: NegativeSampling, relation: Relation, time: Tensor | None, avoids_edges: bool
     ) -> RankPlan:
         """Returns the rule by which the negatives of a relation are drawn, as `negative_plan` does.
-
-        Args:
-            time: [n] int64, the times of all its links, or None.
-            avoids_edges: True if negatives must not be edges of the relation.
-        """
+        ``time``: [n] int64, the times at which its links are sampled, or None."""
         mode, schema = NegativeMode(sampling.mode.value), self._part.schema
         types = [schema.type_number(name) for name in (relation[0], relation[2])]
         counts = [self._part.book.num_nodes_of(number) for number in types]
@@ -329,11 +321,8 @@ class RankFinder:
     """Draws negatives and finds ends over ranks: the `LinkFinder` of a partitioned graph.
 
     A macrobatch takes two rounds for the ids of ends that this rank does not own, and two more if
-    negatives must not be edges (kind LOOKUP). A world of one rank makes no exchange.
-
-    Args:
-        plans: the plans of negatives by relation, the same on all ranks but for what a rank answers
-            for.
+    negatives must not be edges (kind LOOKUP). A world of one rank makes no exchange. ``plans``: by
+    relation, the same on all ranks but for what a rank answers for.
     """
 
     def __init__(self, part: Part, comm: Communicator, plans: Mapping[Relation, RankPlan]) -> None:

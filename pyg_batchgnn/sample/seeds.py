@@ -55,13 +55,9 @@ class Seeds:
         example: Tensor | None = None,
         excluded: Mapping[Relation, ExcludedPairs] | None = None,
     ) -> Seeds:
-        """Returns the seeds given by the name of their types.
-
-        Args:
-            nodes: [S_t] int64 node ids by name of the type. Types that are missing have no seeds.
-            key: the digest of the seeds; None: that of the node ids (`seeds_key`).
-            time, example: see the attributes; in the order of ``nodes``.
-        """
+        """Returns the seeds given by the name of their types, [S_t] int64 node ids each; the others
+        have none. ``key``: the digest of the seeds; None: that of the node ids (`seeds_key`).
+        ``time, example``: as the attributes, in the order of ``nodes``."""
         by_type = [_NONE] * schema.num_types
         for name, ids in nodes.items():
             by_type[schema.type_number(name)] = ids.contiguous() if isinstance(ids, Tensor) else ids
@@ -83,15 +79,10 @@ class Seeds:
 
 
 def seeds_key(schema: Schema, nodes: Sequence[Tensor]) -> int:
-    """Returns the digest of the seeds of a minibatch, in [0, 2**64).
-
+    """Returns the digest of the seeds of a minibatch, [S_t] int64 by node type, in [0, 2**64).
     In a graph of one node type this is `minibatch_key`. With more types, each type that has seeds
     adds a digest of its name and that of its seeds, in ascending order of the names' UTF-8 bytes.
-    So the key does not depend on the order of the types.
-
-    Args:
-        nodes: [S_t] int64 by node type.
-    """
+    So the key does not depend on the order of the types."""
     if schema.num_types == 1:
         return ops.minibatch_key(nodes[0])
     key = 0
@@ -126,8 +117,11 @@ def checked_seeds(graph: TypedGraph, number: int, seeds: Tensor | Seeds) -> Seed
     return found
 
 
-def gather_seeds(seeds: Sequence[Seeds], disjoint: bool, timed: bool) -> ops.SampledSeeds:
+def gather_seeds(
+    seeds: Sequence[Seeds], disjoint: bool, timed: bool, freeze: int | None = None
+) -> ops.SampledSeeds:
     parts, ptr = _nodes(seeds)
+    times = [_NONE, *(_times(number, one) for number, one in enumerate(seeds))] if timed else []
     return ops.SampledSeeds(
         torch.cat(parts) if parts else _NONE,
         ptr,
@@ -135,7 +129,7 @@ def gather_seeds(seeds: Sequence[Seeds], disjoint: bool, timed: bool) -> ops.Sam
         torch.cat([_NONE, *(_examples(number, one) for number, one in enumerate(seeds))])
         if disjoint
         else None,
-        torch.cat([_NONE, *(_times(number, one) for number, one in enumerate(seeds))]) if timed else None,
+        frozen(torch.cat(times), freeze) if timed else None,
         _excluded(seeds, disjoint),
     )
 
@@ -172,6 +166,11 @@ def _times(number: int, seeds: Seeds) -> Tensor:
     return _by_type(seeds.time, seeds)
 
 
+def frozen(time: Tensor | None, freeze: int | None) -> Tensor | None:
+    """Returns the times at which seeds or links are sampled, none later than ``freeze``."""
+    return time if time is None or freeze is None else time.clamp(max=freeze)
+
+
 def _check_count(name: str, values: Tensor, count: int) -> None:
     ops.check_vector(name, values, (torch.int64,))
     if values.numel() != count:
@@ -179,12 +178,11 @@ def _check_count(name: str, values: Tensor, count: int) -> None:
 
 
 def _by_type(values: Tensor, seeds: Seeds) -> Tensor:
-    if all(a < b for a, b in zip(seeds.types, seeds.types[1:], strict=False)):
+    if list(seeds.types) == sorted(seeds.types):
         return values
     parts = values.split([seeds.nodes[number].numel() for number in seeds.types])
-    return torch.cat(
-        [part for _, part in sorted(zip(seeds.types, parts, strict=True), key=lambda one: one[0])]
-    )
+    by_type = dict(zip(seeds.types, parts, strict=True))
+    return torch.cat([by_type[number] for number in sorted(by_type)])
 
 
 def _excluded(seeds: Sequence[Seeds], disjoint: bool) -> Tensor | None:
@@ -205,10 +203,9 @@ def _excluded(seeds: Sequence[Seeds], disjoint: bool) -> Tensor | None:
     if not columns:
         return None
     table = torch.cat(columns, dim=1)
-    for row in (4, 3, 2):  # minibatches ascend already
+    for row in reversed(range(5)):
         table = table[:, torch.argsort(table[row], stable=True)]
-    table = table[:, torch.argsort(table[1], stable=True)]
-    return table[:, torch.argsort(table[0], stable=True)].contiguous()
+    return table.contiguous()
 
 
 def internal_seeds(number: int, seeds: Seeds, internal: Tensor, part: Part) -> Seeds:
@@ -230,22 +227,13 @@ def internal_seeds(number: int, seeds: Seeds, internal: Tensor, part: Part) -> S
                 f"{what}: internal id {int(internal[at])} is not of a node of type "
                 f"{part.schema.node_types[int(wanted[at])]!r}; give ids by type in the order of the schema"
             )
-    nodes = tuple(internal.split(sizes))
-    excluded = _internal_pairs(what, part.schema, seeds, nodes)
+    nodes, excluded = tuple(internal.split(sizes)), {}
+    for relation, one in seeds.excluded.items():
+        ends = part.schema.source_types[relation], part.schema.target_types[relation]
+        pairs = zip(ends, one.pairs, strict=True)
+        ids = [_among(what, seeds.nodes[end], nodes[end], original) for end, original in pairs]
+        excluded[relation] = replace(one, pairs=torch.stack(ids))
     return replace(seeds, nodes=nodes, excluded=excluded)
-
-
-def _internal_pairs(
-    what: str, schema: Schema, seeds: Seeds, internal: Sequence[Tensor]
-) -> Mapping[int, ExcludedPairs]:
-    found = {}
-    for relation, excluded in seeds.excluded.items():
-        ends = zip(
-            (schema.source_types[relation], schema.target_types[relation]), excluded.pairs, strict=True
-        )
-        ids = [_among(what, seeds.nodes[end], internal[end], original) for end, original in ends]
-        found[relation] = replace(excluded, pairs=torch.stack(ids))
-    return found
 
 
 def _among(what: str, original: Tensor, internal: Tensor, wanted: Tensor) -> Tensor:

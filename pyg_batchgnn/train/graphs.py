@@ -51,6 +51,7 @@ from pyg_batchgnn.train.network import NativeNetwork
 from pyg_batchgnn.train.node_tasks import predicted_of
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.run_graph import EmbeddedRows, RowsHere, RowsOverRanks, RunGraph
+from pyg_batchgnn.train.times import freeze_of
 from pyg_batchgnn.train.training_data import (
     NATIVE_TYPES,
     TrainingData,
@@ -164,6 +165,7 @@ class WholeGraph(RunGraph):
             labor=_labor(self.config, training),
             temporal_strategy=sampling.temporal_strategy.value,
             time_attr=sampling.time_attr,
+            freeze=freeze_of(self.config),
             times=self.times,
             seed=run.seed,
             threads=run.threads,

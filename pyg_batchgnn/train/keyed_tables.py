@@ -213,18 +213,13 @@ def _predicted(predictions: np.ndarray, task: NodeTask, classes: list[Any] | Non
     import pyarrow as pa
 
     if isinstance(task, ClassTask):
+        is_large = any(isinstance(one, int) and one >= 2**63 for one in classes or ())
+        values = None if classes is None else pa.array(classes, pa.uint64() if is_large else None)
         numbers = pa.array(predictions)
-        return {"prediction": numbers if classes is None else _values_of(classes).take(numbers)}
+        return {"prediction": numbers if values is None else values.take(numbers)}
     if isinstance(task, LabelTask):
         predictions = predictions.astype(bool)
     return _split("prediction", predictions, None)
-
-
-def _values_of(classes: list[Any]) -> Any:
-    import pyarrow as pa
-
-    is_large = any(isinstance(one, int) and one >= 2**63 for one in classes)
-    return pa.array(classes, pa.uint64() if is_large else None)
 
 
 def _split(name: str, values: np.ndarray, classes: list[Any] | None) -> dict[str, Any]:

@@ -230,7 +230,9 @@ def opening_lines(job: TrainingJob, folder: RunFolder, ranks: Ranks) -> list[str
     if config.is_timed:
         is_last = sampling.temporal_strategy is TimeStrategy.LAST
         which = "the latest that are" if is_last else "those that are"
-        lines.append(f"        of neighbours {which} not later than their seed, by {sampling.time_attr!r}")
+        latest = "" if sampling.freeze is None else f" or than {sampling.freeze}"
+        bound = f"their seed{latest}, by {sampling.time_attr!r}"
+        lines.append(f"        of neighbours {which} not later than {bound}")
     if sampling.cache is not CacheKind.OFF:
         hop, used = sampling.fanout[-1], "with them" if config.evaluates_with_cache else "without"
         lines.append(f"        aggregates of all neighbours replace the last hop's {hop}; evaluation {used}")

@@ -10,7 +10,7 @@ import torch
 
 from pyg_batchgnn.train.checkpoint import Checkpoint
 from pyg_batchgnn.train.config.choices import EvaluationKind, TaskKind
-from pyg_batchgnn.train.config.train_config import TrainConfig, assign
+from pyg_batchgnn.train.config.train_config import OF_CACHE, TrainConfig, assign
 from pyg_batchgnn.train.decisions import apply_product, configure_malloc, open_on_all_ranks
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.graphs import graph_of
@@ -25,17 +25,15 @@ from pyg_batchgnn.train.tasks import NodeTask
 
 @dataclass(frozen=True)
 class RestoreRequest:
-    """The run to restore, and what differs from it."""
+    """The run to restore, and what differs from it; None where it is as in the run."""
 
-    #: the folder of a run. Only the first rank needs it, unless the model has learned rows
-    run: Path
-    dataset: str | None = None  # the name or path of the data set if it has moved since the run
-    threads: int | None = None  # number of threads; None means that of the run
-    #: the neighbours that nodes are computed from; None means as in the run
-    evaluation: EvaluationKind | None = None
-    #: fields to change, as `assign` takes them; their names begin with "ranks."
-    ranks: tuple[str, ...] = ()
-    memory_budget: int | None = None  # bytes; None means that of the run
+    run: Path  # its folder. Only the first rank need have it, unless the model has learned rows.
+    dataset: str | None = None  # the name or path of the data set if it has moved since
+    threads: int | None = None
+    evaluation: EvaluationKind | None = None  # the neighbours that nodes are computed from
+    ranks: tuple[str, ...] = ()  # fields to change, as `assign` takes them; names begin with "ranks."
+    memory_budget: int | None = None  # in bytes
+    freeze: str | None = None  # the time after which nothing is sampled; "none" for none
 
     def join(self) -> Ranks:
         return Ranks.join(assign(TrainConfig(), list(self.ranks)).ranks)
@@ -58,11 +56,11 @@ class RestoreRequest:
             "run.threads": self.threads,
             "sampling.evaluation": evaluation.value,
             "sampling.memory_budget": self.memory_budget,
+            "sampling.freeze": self.freeze,
             "ranks.remote": "exact",
         }
         if not written.evaluates_with_cache or evaluation is EvaluationKind.EXACT:
-            changes["sampling.cache"] = "off"
-            changes |= dict.fromkeys(("sampling.cache_folder", "sampling.evaluate_with_cache"), "none")
+            changes |= {"sampling.cache": "off", **dict.fromkeys(OF_CACHE, "none")}
         given = [f"{name}={value}" for name, value in changes.items() if value is not None]
         return assign(written, [*given, *self.ranks])
 

@@ -23,6 +23,7 @@ from pyg_batchgnn.train.errors import TrainError, as_train_error
 from pyg_batchgnn.train.link_tasks import PredictedLinks
 from pyg_batchgnn.train.network import ModelInputs, NativeNetwork, RowNetwork
 from pyg_batchgnn.train.node_tasks import PredictedEdges, PredictedNodes
+from pyg_batchgnn.train.times import freeze_of
 from pyg_batchgnn.types import Group, RowKind
 
 _NAME = "rows"
@@ -272,6 +273,7 @@ class RunGraph(ABC):
         return {
             "num_neighbors": list(sampling.fanout if training else config.test_fanout),
             "time_attr": sampling.time_attr,
+            "freeze": freeze_of(config),
             "batch_size": sampling.batch_size if training else config.test_batch_size,
             "shuffle": training,
             "drop_last": last is LastMinibatch.DROP,

@@ -52,13 +52,9 @@ _HEADER = textwrap.TextWrapper(80, subsequent_indent=" " * 8, break_long_words=F
 
 def start_run(config: TrainConfig, path: Path | None, console: Console) -> RunOutcome:
     """Trains from the beginning in a new run folder. ``path``: the folder; None chooses
-    ``runs/<dataset>-<model>-<n>``.
-
-    Raises:
-        TrainError: the configuration or the run folder cannot be used.
-        DatasetError: the data set or a saved partition cannot be used.
-        CommError: another rank failed, or was given other arguments.
-    """
+    ``runs/<dataset>-<model>-<n>``. Raises TrainError for a configuration or run folder,
+    DatasetError for a data set or saved partition that cannot be used, and CommError if another
+    rank failed, or was given other arguments."""
     with Ranks.join(config.ranks) as ranks:
         return _start(ranks, config, path, _first_console(ranks, console))
 

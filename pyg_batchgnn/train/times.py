@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.data import Dataset, EdgeSet
+from pyg_batchgnn.data import Clock, Dataset, EdgeSet, FolderKeys
 from pyg_batchgnn.train.config.train_config import TrainConfig
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.link_tasks import PredictedLinks
@@ -35,6 +35,14 @@ def times_of(dataset: Dataset, config: TrainConfig) -> dict[Group, Tensor]:
                 f"unit that keeps what matters"
             )
     return found
+
+
+def freeze_of(config: TrainConfig) -> int | None:
+    """Returns the time after which nothing is sampled. Raises DatasetError if it is none."""
+    if config.sampling.freeze is None:
+        return None
+    keys = FolderKeys.of(config.run.dataset)
+    return (Clock() if keys is None else keys.clock).moment(str(config.sampling.freeze))
 
 
 def is_time(table: Tensor) -> bool:

@@ -203,11 +203,9 @@ class SampledMinibatch:
         nodes: the sampled nodes of each type. The ids are original ones, but for those from a
             `PartitionedSampler`, which are internal. Types that are not reached are empty.
         edges: the sampled edges of each relation. Relations into a type that is not reached are
-            empty and may share their tensors. Any sequence may be given for ``nodes`` and
-            ``edges``.
+            empty and may share their tensors. ``nodes`` and ``edges`` may be any sequences.
         key: the digest of the seeds' original ids, order included, in [0, 2**64).
-        input_id: [S] int64, the positions of the seeds in the loader's input, if a loader made the
-            minibatch.
+        input_id: [S] int64, the positions of the seeds in the input of the loader that made it.
         seed: the sampler's seed. Together with ``epoch`` and ``key`` it also keys dropout.
         epoch: the epoch in which the minibatch was sampled.
         seed_types: the numbers of the types that seeds were given of, in the order in which they
@@ -215,6 +213,7 @@ class SampledMinibatch:
         seed_time: [S] int64, the time of each seed, if times were given.
         links: the links of each relation that the seeds are ends of, by local ids; none if the
             minibatch begins with nodes.
+        tokens: `pyg_batchgnn.sample.Tokens` of the seeds, if a loader made them (``tokens=K``).
     """
 
     schema: Schema
@@ -227,6 +226,7 @@ class SampledMinibatch:
     seed_types: tuple[int, ...] = (0,)
     seed_time: Tensor | None = None
     links: tuple[SampledLinks, ...] = ()
+    tokens: Any = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "nodes", ByNumber.of(self.nodes))

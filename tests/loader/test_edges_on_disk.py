@@ -64,7 +64,7 @@ MODES: dict[str, Any] = {
     "all": lambda data, **sizes: make_loader(data, (-1, 0.5), **sizes),
     "replace": lambda data, **sizes: make_loader(data, replace=True, **sizes),
     "disjoint": lambda data, **sizes: make_loader(data, disjoint=True, **sizes),
-    "timed": lambda data, **sizes: make_loader(data, time_attr="time", **sizes),
+    "timed": lambda data, **sizes: make_loader(data, time_attr="time", freeze=5, **sizes),
     "weighted": lambda data, **sizes: make_loader(data, weight_attr="weight", **sizes),
     "links": lambda data, **sizes: links(data, neg_sampling="binary", **sizes),
     "excluded": lambda data, **sizes: links(data, neg_sampling="triplet", exclude_seed_edges=True, **sizes),

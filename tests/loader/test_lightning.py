@@ -11,12 +11,14 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.data import lightning as pyg_modules
+from torch_geometric.sampler import NodeSamplerInput
 
 from pyg_batchgnn import (
     LightningLinkData,
     LightningNodeData,
     MacrobatchLinkNeighborLoader,
     MacrobatchNeighborLoader,
+    PygNeighborSampler,
 )
 from tests.support.hetero_cases import WRITES, make_hetero
 from tests.support.loader_cases import NODES, make_data
@@ -34,10 +36,11 @@ class Recorder(lightning.LightningModule):
     def __init__(self) -> None:
         super().__init__()
         self.layer = torch.nn.Linear(4, 1)
-        self.seen: dict[str, list[Tensor]] = {"train": [], "val": []}
+        self.seen: dict[str, list[Tensor]] = {"train": [], "seeds": [], "val": []}
 
     def training_step(self, batch: Data) -> Tensor:
         self.seen["train"].append(batch.e_id)
+        self.seen["seeds"].append(batch.n_id[: batch.batch_size])
         return self.layer(batch.x).square().mean()
 
     def validation_step(self, batch: Data) -> None:
@@ -104,6 +107,24 @@ def test_a_resumed_run_goes_on(steps: int | None, reload: int, tmp_path: Path) -
     left = whole[10 if steps is None else 10 // steps * steps :]
     resumed = fit(3, tmp_path / "last.ckpt")
     assert len(whole) == 15 and len(left) == len(resumed) and all(map(torch.equal, left, resumed))
+
+
+def test_pygs_module_takes_our_sampler() -> None:
+    """With the trainer's epochs, and other fanouts in validation."""
+    data, model, train = make_data(), Recorder(), torch.arange(NODES) % 2 == 0
+    run = trainer(max_epochs=2, num_sanity_val_steps=0)
+    sampler = PygNeighborSampler(data, [2], epoch=lambda: run.current_epoch)
+    given = {"input_val_nodes": ~train, "eval_loader_kwargs": {"num_neighbors": [-1]}, "batch_size": 20}
+    module = pyg_modules.LightningNodeData(data, train, **given, loader="custom", node_sampler=sampler)
+    run.fit(model, module)
+    alone = PygNeighborSampler(data, [2])
+    assert len(model.seen["train"]) == 16
+    for number, (seeds, edges) in enumerate(zip(model.seen["seeds"], model.seen["train"], strict=True)):
+        alone.epoch = number // 8
+        assert torch.equal(edges, alone.sample_from_nodes(NodeSamplerInput(None, seeds)).edge)
+    for batch in module.val_dataloader():
+        assert batch.num_edges == torch.isin(data.edge_index[1], batch.n_id[: batch.batch_size]).sum()
+    assert sampler.num_neighbors.values == [2]
 
 
 def test_links_of_a_typed_graph() -> None:

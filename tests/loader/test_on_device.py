@@ -97,7 +97,7 @@ CASES: dict[str, Callable[..., Any]] = {
     "all neighbours": nodes(wide, (-1, 2)),
     "in order": nodes(wide, shuffle=False, drop_last=True),
     "disjoint": nodes(wide, disjoint=True),
-    "by time": nodes(wide, time_attr="time"),
+    "by time": nodes(wide, time_attr="time", tokens=6),
     "by time, the last": nodes(wide, time_attr="time", temporal_strategy="last"),
     "given times": nodes(wide, time_attr="time", input_time=torch.arange(NODES) % 7),
     "by weight": nodes(wide, weight_attr="weight"),

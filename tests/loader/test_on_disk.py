@@ -75,7 +75,7 @@ MODES: dict[str, Any] = {
     "plain": lambda data, **sizes: make_loader(data, shuffle=True, **sizes),
     "replace": lambda data, **sizes: make_loader(data, replace=True, **sizes),
     "disjoint": lambda data, **sizes: make_loader(data, disjoint=True, **sizes),
-    "timed": lambda data, **sizes: make_loader(data, time_attr="time", **sizes),
+    "timed": lambda data, **sizes: make_loader(data, time_attr="time", tokens=9, **sizes),
     "weighted": lambda data, **sizes: make_loader(data, weight_attr="weight", **sizes),
     "induced": lambda data, **sizes: make_loader(data, subgraph_type="induced", **sizes),
     "links": lambda data, **sizes: MacrobatchLinkNeighborLoader(

@@ -27,6 +27,7 @@ MASK = torch.rand(NODES, generator=torch.Generator().manual_seed(2)) < 0.3
 IDS = MASK.nonzero().view(-1)
 
 NATIVE = {"export": "native"}
+TOKENS = {"tokens": 4, "disjoint": True}
 
 
 def test_integers_of_numpy_and_torch_are_integers() -> None:
@@ -51,7 +52,15 @@ def test_integers_of_numpy_and_torch_are_integers() -> None:
         ({"num_neighbors": {("a", "to", "b"): [1]}}, ValueError, ["Not all edge types", "'a'"]),
         ({**NATIVE, "subgraph_type": "bidirectional"}, ValueError, ["'bidirectional'", "export='pyg'"]),
         ({"time_window": 3}, ValueError, ["time_window=3", "time_attr"]),
+        ({"freeze": 0}, ValueError, ["freeze=0", "needs time_attr"]),
+        ({"freeze": "2024-03-01", "time_attr": "time"}, TypeError, ["freeze", "integer", "'2024-03-01'"]),
+        ({"freeze": 1 << 63, "time_attr": "time"}, ValueError, ["freeze", "-2**63 to 2**63 - 1"]),
         ({"time_attr": "time"}, ValueError, ["'time'", "neither"]),
+        ({"tokens": 4}, ValueError, ["tokens=4", "give time_attr or disjoint=True"]),
+        ({"tokens": 0, "disjoint": True}, ValueError, ["tokens", "at least 1, got 0"]),
+        ({**TOKENS, "tokens": 2.0}, TypeError, ["tokens", "integer", "2.0"]),
+        ({**TOKENS, "subgraph_type": "induced"}, ValueError, ["tokens=4", "leave subgraph_type out"]),
+        ({**TOKENS, "transform_sampler_output": print}, ValueError, ["tokens=4", "use transform"]),
         ({"labor": "batch"}, ValueError, ["'hop', 'layers', 'epoch'", "'batch'"]),
         ({"labor": "hop", "time_attr": "time"}, ValueError, ["labor='hop'", "times"]),
         ({"weight_attr": "weight"}, ValueError, ["'weight'", "no attribute of edges"]),

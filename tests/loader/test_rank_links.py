@@ -40,7 +40,7 @@ RULES: dict[str, dict[str, Any]] = {
     "disjoint": {"disjoint": True},
     "times of nodes": {"time_attr": "time"},
     "times of edges": {"time_attr": "stamp", "temporal_strategy": "last"},
-    "window": {"time_attr": "stamp", "time_window": 6},
+    "window": {"time_attr": "stamp", "time_window": 6, "freeze": 7},
     "weights": {"weight_attr": "weight"},
     "induced": {"subgraph_type": "induced"},
     "shared words": {"labor": "layers", "weight_attr": "weight"},

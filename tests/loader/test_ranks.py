@@ -235,6 +235,7 @@ SAMPLING: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "time_attr": ({"time_attr": "time"}, {"time_attr": "stamp"}),
     "weight_attr": ({"weight_attr": "weight"}, {}),
     "labor": ({"labor": "hop"}, {"labor": "layers"}),
+    "freeze": ({"time_attr": "time", "freeze": 3}, {"time_attr": "time"}),
 }
 EDGES = GRAPHS["plain"].edge_index
 LABELS = torch.arange(EDGES.size(1))

@@ -10,7 +10,7 @@ import torch
 from hypothesis import HealthCheck, given
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.nn import GCN, GraphSAGE
-from torch_geometric.utils import k_hop_subgraph, to_torch_csr_tensor
+from torch_geometric.utils import k_hop_subgraph
 
 from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
 from tests.support.loader_cases import NODES, assert_same, contents, make_data, make_loader
@@ -133,16 +133,6 @@ def test_layerwise_inference(model: Any, kwargs: dict[str, Any], cache: bool) ->
         torch.testing.assert_close(out, net(data.x, data.edge_index), rtol=1e-4, atol=1e-4)
 
 
-def test_layerwise_inference_with_adj_t() -> None:
-    edge_index = make_data().edge_index.unique(dim=1)
-    adj_t = to_torch_csr_tensor(edge_index.flip(0), size=(NODES, NODES))
-    data = Data(x=torch.randn(NODES, 4), adj_t=adj_t)
-    net = GraphSAGE(4, 8, num_layers=2, out_channels=3).eval()
-    with torch.no_grad():
-        out = net.inference(make_loader(data, [-1]))
-        torch.testing.assert_close(out, net(data.x, adj_t), rtol=1e-4, atol=1e-4)
-
-
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[Data, dict[str, Any]]:
     nodes = draw(st.integers(1, 40))
@@ -210,14 +200,6 @@ def test_workers_do_not_matter(shuffle: bool, export: str) -> None:
         assert_same(make_loader(data, shuffle=shuffle, export=export, **kwargs), expected)
 
 
-def test_a_minibatch_depends_on_its_seeds_alone() -> None:
-    data = make_data()
-    whole = list(make_loader(data))
-    alone = make_loader(data, input_nodes=torch.arange(64, 96))
-    assert_same(alone, whole[2:3], ignore=["input_id"])
-    assert_same([make_loader(data)(list(range(64, 96)))], whole[2:3])
-
-
 @pytest.mark.parametrize("calls", [1, 3])
 def test_calls_in_between_change_nothing(calls: int) -> None:
     data = make_data()
@@ -241,14 +223,6 @@ def test_two_iterators_at_a_time() -> None:
         both = list(zip(loader, loader, strict=True))
         assert_same([one for one, _ in both], expected[0])
         assert_same([other for _, other in both], expected[1])
-
-
-def test_threads_of_torch_do_not_matter() -> None:
-    data = make_data(2000, 30_000)
-    data.x = torch.randn(2000, 300)
-    expected = list(make_loader(data, batch_size=500))
-    torch.set_num_threads(1)
-    assert_same(make_loader(data, batch_size=500), expected)
 
 
 def test_the_default_generator_is_left_alone() -> None:

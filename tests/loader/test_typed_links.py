@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -141,6 +142,19 @@ def test_nothing_is_later_than_its_link(negatives: Any, attribute: str) -> None:
             stamp = batch[relation].stamp if attribute == "stamp" else batch[relation[0]].time[source]
             assert (stamp <= seed_time).all()
     assert drawn == 160 * (1 if negatives == "binary" else 2)
+
+
+@pytest.mark.parametrize("negatives", ["binary", ("triplet", 2)])
+@pytest.mark.parametrize("attribute", ["time", "stamp"])
+def test_freeze_is_a_time_of_all_links_and_their_negatives(negatives: Any, attribute: str) -> None:
+    times, rules = times_of(160), {"neg_sampling": negatives, "time_attr": attribute, "export": "native"}
+    loader = make_links(edge_label_time=times, freeze=5, **rules)
+    for ours, clamped in zip(loader, make_links(edge_label_time=times.clamp(max=5), **rules), strict=True):
+        (left,), (right,) = ours.links, clamped.links
+        assert torch.equal(left.time.clamp(max=5), right.time) and left.time.max() == 9
+        assert equal(replace(left, time=None), replace(right, time=None))
+        assert equal(list(ours.nodes), list(clamped.nodes)) and equal(list(ours.edges), list(clamped.edges))
+    assert loader.stats().total.frozen_seeds == 4 * int((times > 5).sum())  # the ends, and as many drawn
 
 
 def test_settings_and_resuming() -> None:

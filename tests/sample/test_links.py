@@ -19,10 +19,10 @@ from pyg_batchgnn.sample import (
     NodePool,
     SeedEdges,
     Seeds,
-    draw_negatives,
     links_key,
     negative_key,
 )
+from pyg_batchgnn.sample.negatives import NegativeDraw
 from tests.support.reference_sampler import fold, reference_key
 from tests.support.typed_reference import names_key
 
@@ -75,7 +75,7 @@ def pyg_start(
     if plan is not None:
         relation = names_key(links.relation) if is_typed else None
         key = negative_key(SEED, EPOCH, links_key(schema, [links]), relation)
-        drawn = draw_negatives(plan, links.source, links.target, links.time, key)
+        drawn = NegativeDraw(plan, links.source, links.target, links.time, key).draw()
         target = drawn.target
         if plan.mode is NegativeMode.TRIPLET and disjoint:
             target = target.view(links.count, -1).t().reshape(-1)
@@ -159,7 +159,7 @@ def test_several_relations_share_seeds() -> None:
     assert everyone.unique().tolist() == list(range(users.numel()))  # and no seed but these
     # Each relation's negatives are those that it would have under the same key without the other.
     key = negative_key(SEED, EPOCH, start.seeds.key, names_key(KNOWS))
-    alone = draw_negatives(plans[KNOWS], knows.source, knows.target, None, key)
+    alone = NegativeDraw(plans[KNOWS], knows.source, knows.target, None, key).draw()
     assert torch.equal(users[second.negative].view(-1), alone.target)
     # In disjoint sampling the examples of one relation follow those of the other.
     apart = LinkSeeder(TYPED, {}, is_disjoint=True).start([buys, knows], SEED, EPOCH)

@@ -19,7 +19,6 @@ from pyg_batchgnn.sample import (
     NegativeMode,
     NegativePlan,
     NodePool,
-    draw_negatives,
     negative_key,
 )
 from pyg_batchgnn.sample.negatives import NOTHING, NegativeDraw
@@ -105,7 +104,7 @@ def drawn(
 ) -> list[list[int]]:
     """The negatives as lists: pairs, or the targets of each link."""
     source, target = torch.tensor(links).view(-1, 2).t()
-    found = draw_negatives(plan, source, target, None if times is None else torch.tensor(times), key)
+    found = NegativeDraw(plan, source, target, None if times is None else torch.tensor(times), key).draw()
     if plan.mode is BINARY:
         assert found.positive.tolist() == [j % len(links) for j in range(found.positive.numel())]
         return torch.stack([found.source, found.target], dim=1).tolist()
@@ -163,7 +162,9 @@ def counts(plan: NegativePlan, num_nodes: int, time: int | None = None) -> np.nd
     """The number of times that each target is drawn, in 40 minibatches of 500 links."""
     zeros = torch.zeros(500, dtype=torch.int64)
     times = None if time is None else zeros + time
-    every = [draw_negatives(plan, zeros, zeros, times, negative_key(8, 0, i, None)).target for i in range(40)]
+    every = [
+        NegativeDraw(plan, zeros, zeros, times, negative_key(8, 0, i, None)).draw().target for i in range(40)
+    ]
     return torch.cat(every).bincount(minlength=num_nodes).numpy()
 
 
@@ -209,7 +210,7 @@ def test_pairs_that_avoid_edges_are_uniform_where_few_exist() -> None:
     pool = NodePool.of(4)
     plan = NegativePlan(BINARY, 1, pool, pool, graph_of(taken, pool, pool, BINARY))
     zeros = torch.zeros(4000, dtype=torch.int64)
-    found = draw_negatives(plan, zeros, zeros, None, 12)
+    found = NegativeDraw(plan, zeros, zeros, None, 12).draw()
     cells = (found.source * 4 + found.target).bincount(minlength=16).numpy()
     free = np.array([(s, t) not in taken for s in range(4) for t in range(4)])
     assert cells[~free].sum() == 0
@@ -261,7 +262,9 @@ def test_a_complete_graph_has_no_negatives(mode: NegativeMode) -> None:
 def test_a_minibatch_without_links_has_no_negatives() -> None:
     empty = torch.empty(0, dtype=torch.int64)
     for mode in NegativeMode:
-        found = draw_negatives(NegativePlan(mode, 2, NodePool.of(0), NodePool.of(0)), empty, empty, None, 0)
+        found = NegativeDraw(
+            NegativePlan(mode, 2, NodePool.of(0), NodePool.of(0)), empty, empty, None, 0
+        ).draw()
         assert found.target.numel() == 0
 
 

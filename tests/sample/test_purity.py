@@ -95,13 +95,6 @@ def test_scratch_over_many_batches_of_random_sizes() -> None:
         assert_all_same(sampler.sample([lists[i] for i in chosen], 0), [expected[i] for i in chosen])
 
 
-def test_epochs_in_any_order() -> None:
-    lists = random_lists(4, 30)
-    sampler = MacrobatchSampler(dense_graph().graph(), PLAN, seed=5)
-    for epoch in (4, 0, 4, 2**40, 1, 0):
-        assert_all_same(sampler.sample(lists, epoch), one_by_one(lists, epoch))
-
-
 def test_batches_that_are_kept_stay_as_they_were() -> None:
     """Memory returns to the pool only after the last tensor on it, slices included."""
     sampler = MacrobatchSampler(dense_graph().graph(), PLAN, seed=5, threads=2)
@@ -134,12 +127,6 @@ def test_seeds_are_not_changed_and_may_be_changed_afterwards() -> None:
     assert seeds.tolist() == [5, 6, 5, 7]
     seeds.zero_()
     assert_same(batch, one_by_one([torch.tensor([5, 6, 5, 7])], 0)[0])
-
-
-def test_seeds_with_a_stride() -> None:
-    lists = [torch.arange(100)[::7], torch.arange(20).reshape(10, 2)[:, 1]]
-    batches = MacrobatchSampler(dense_graph().graph(), PLAN, seed=5).sample(lists, 0)
-    assert_all_same(batches, one_by_one([seeds.contiguous() for seeds in lists], 0))
 
 
 def test_python_threads_share_a_sampler() -> None:

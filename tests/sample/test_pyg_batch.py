@@ -63,14 +63,6 @@ def test_a_typed_minibatch(kwargs: dict[str, Any]) -> None:
     assert_same(found, wanted, ignore_keys(data))
 
 
-def test_names_of_the_user_are_kept_even_if_they_are_ours() -> None:
-    data = hetero_cases.as_hetero(loader_cases.make_data(), "node", "to")
-    wanted = hetero_cases.make_loader(data, input_nodes="node")
-    found = [one.to_data() for one in hetero_cases.make_loader(data, input_nodes="node", export="native")]
-    assert type(found[0]) is HeteroData
-    assert_same(found, wanted)
-
-
 def ignore_keys(data: Any) -> list[str]:
     return [name[1] for name in contents(data) if name in UNCARRIED]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import hypothesis.strategies as st
@@ -19,6 +19,7 @@ from pyg_batchgnn.data import HOMOGENEOUS, Group, Relation
 from pyg_batchgnn.partition import Part, move
 from pyg_batchgnn.sample import Links, LinkSeeder, LinkStart, RankFinder, RankPlanner, negative_plan
 from pyg_batchgnn.store import CscGraph, TimeLevel, Times, first_times, first_times_of_part
+from tests.support.loader_cases import equal
 from tests.support.reference_partition import internal_ids_by_type, typed_parts
 from tests.support.relayed import owners_of
 from tests.support.thread_ranks import run_threads
@@ -161,21 +162,6 @@ def _times(random: np.random.Generator, case: TypedCase, level: TimeLevel) -> Ti
     return Times("time", level, by_group | (of_edges if level is TimeLevel.BOTH else {}))
 
 
-def assert_equal(one: Any, other: Any) -> None:
-    if isinstance(one, Tensor):
-        assert one.dtype is other.dtype and torch.equal(one, other)
-    elif isinstance(one, (tuple, list)):
-        assert len(one) == len(other)
-        for pair in zip(one, other, strict=True):
-            assert_equal(*pair)
-    elif hasattr(one, "__dataclass_fields__"):
-        assert type(one) is type(other)
-        for each in fields(one):
-            assert_equal(getattr(one, each.name), getattr(other, each.name))
-    else:
-        assert one == other
-
-
 @examples(8, deadline=None)
 @given(links=link_cases())
 def test_seeds_of_links_are_those_of_one_process(links: LinkCase) -> None:
@@ -191,8 +177,7 @@ def test_seeds_of_links_are_those_of_one_process(links: LinkCase) -> None:
     internal = internal_ids_by_type(links.owners, parts[0].book)
     for rank, starts in enumerate(made):
         for start, expected in zip(starts, wanted[rank :: links.ranks], strict=True):
-            assert_equal(start.links, expected.links)
-            assert_equal(start.seeds, expected.seeds)
+            assert equal(start.links, expected.links) and equal(start.seeds, expected.seeds)
             assert start.late_negatives == expected.late_negatives
             ids = [own[node] for own, node in zip(internal, expected.seeds.nodes, strict=True)]
             assert start.internal is not None and torch.equal(start.internal, torch.cat(ids))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Collection, Iterable
 from typing import Any
@@ -59,6 +60,10 @@ def equal(one: Any, other: Any) -> bool:
                 for part in (Tensor.crow_indices, Tensor.col_indices, Tensor.values)
             )
         return one.dtype is other.dtype and torch.equal(one, other)
+    if dataclasses.is_dataclass(type(one)):
+        return all(equal(getattr(one, name), getattr(other, name)) for name in one.__dataclass_fields__)
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(other) and all(map(equal, one, other))
     return np.array_equal(one, other) if isinstance(one, np.ndarray) else bool(one == other)
 
 

@@ -198,6 +198,11 @@ def test_a_run_is_measured_again(runs: dict[str, Path], tmp_path: Path, name: st
     assert found["evaluation"] == "sampled" and found["fanout"] == [-1, -1]
     assert found["scores"]["test"] == pytest.approx(result["test"], abs=1e-9)
     assert config_to_dict(read_config(runs[name] / "config.json"))["sampling"]["time_attr"] == "time"
+    scores = []
+    for number, freeze in enumerate(("0", str(2**62), "none")):
+        assert batchgnn("evaluate", runs[name], "--freeze", freeze, "--out", tmp_path / str(number)) == 0
+        scores.append(json.loads((tmp_path / str(number)).read_text())["scores"]["test"]["loss"])
+    assert scores[0] != scores[1] == scores[2] == found["scores"]["test"]["loss"]
 
 
 @pytest.mark.parametrize(
@@ -205,6 +210,7 @@ def test_a_run_is_measured_again(runs: dict[str, Path], tmp_path: Path, name: st
     [
         ("bank", ["--exact"], "--exact would read all neighbours, later ones too"),
         ("bank", ["--embeddings-of", "all"], "each node at its own time"),
+        ("bank", ["--freeze", "noon"], "'noon' is neither an integer"),
         ("bank", ["--at", "5"], "--at 5 goes with --pairs, --top and --embeddings-of"),
         ("shop", ["--top", "3", "--nodes", "n.npy", "--exact"], "--exact would read all neighbours"),
         ("shop", ["--top", "3", "--nodes", "n.npy", "--at", "noon"], "'noon' is neither an integer"),

@@ -101,7 +101,7 @@ OF_SAVED_RUN: Mapping[str, Any] = {
             "--dataset",
         ),
     ],
-    **{name: OF_TABLE[name] for name in ("threads", "partition", "backend", "timeout")},
+    **{name: OF_TABLE[name] for name in ("freeze", "threads", "partition", "backend", "timeout")},
     "memory_budget": Annotated[
         str | None,
         opt(
@@ -128,4 +128,5 @@ def restore_request(run: Path, given: Mapping[str, Any]) -> RestoreRequest:
         None if exact is None else kinds[exact],
         tuple(ranks),
         None if budget is None else parse_size(budget),
+        given.get("freeze"),
     )

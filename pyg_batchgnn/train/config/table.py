@@ -244,6 +244,8 @@ class SamplingConfig:
             at.
         temporal_strategy: With --time-attr, neighbours to sample: uniform draws among those that
             are early enough, last takes the latest of them. Default: {default}.
+        freeze: With --time-attr, the time after which no neighbour is sampled, whatever the time of
+            the node or link: an integer or a date such as 2024-03-01; none lifts a run's.
         batch_size: Training nodes per minibatch on each rank. Default: {default}. Lower it for
             small graphs.
         test_batch_size: Nodes per minibatch of evaluation. Default: as in training.
@@ -276,6 +278,7 @@ class SamplingConfig:
     labor: LaborKind | None = _field(None)
     time_attr: str | None = _field(None)
     temporal_strategy: TimeStrategy = _field(TimeStrategy.UNIFORM)
+    freeze: int | str | None = _field(None)
     batch_size: int = _count(1024)
     test_batch_size: int | None = _count(None, name="")
     last_batch: LastMinibatch = _field(LastMinibatch.DROP)

@@ -43,8 +43,8 @@ from pyg_batchgnn.train.errors import TrainError
 
 #: The fields that mean nothing unless links are predicted, without a cache, and without times.
 _OF_LINKS = ("task.reverse_edge_type", "task.decoder", "task.negatives", "task.ranked_among")
-_OF_CACHE = ("sampling.evaluate_with_cache", "sampling.cache_folder")
-_OF_TIMES = ("sampling.temporal_strategy",)
+OF_CACHE = ("sampling.evaluate_with_cache", "sampling.cache_folder")
+_OF_TIMES = ("sampling.temporal_strategy", "sampling.freeze")
 _OF_SCHEDULE = ("optimiser.schedule_options", "optimiser.schedule_every")
 
 
@@ -70,7 +70,7 @@ class TrainConfig:
         for path, because in _conflicts(self):
             raise TrainError(f"{path} is {shown(self.value(path))}, which is not possible: {because}")
         if self.sampling.cache is CacheKind.OFF:
-            refuse_given(self, _OF_CACHE, "but there is no cache; add --cache aggregation")
+            refuse_given(self, OF_CACHE, "but there is no cache; add --cache aggregation")
         if self.task.kind is not TaskKind.LINKS:
             of_edge = () if self.task.kind.is_of_edges else ("task.edge_type",)
             refuse_given(self, (*of_edge, *_OF_LINKS), "but no links are predicted; add --task link")
