@@ -2,31 +2,36 @@
 
     python build_tools/faults.py /tmp/faults --runs 100 --seed 8
 
-Each mode of training first runs undisturbed. A disturbed run must end in time, with a status other
-than 0 and a line that names the rank, and must leave neither processes nor shared memory. It is
-resumed then, and must end with the weights of the undisturbed run. Lines go to ``faults.jsonl``;
-a run that is started again goes on behind the last one. ``no space`` mounts a file system of 3 MiB,
-which needs root.
+Each mode first runs undisturbed. A disturbed run must end in time, with a status other than 0 and
+a line that names the rank, and must leave neither processes, ports nor shared memory. It is resumed
+then, and must end with the weights of the undisturbed run. Lines go to ``faults.jsonl``; a run that
+is started again goes on behind the last one. Some need root: ``no space`` mounts a file system of 3
+MiB, ``memory group`` limits the memory of a control group (version 1), and ``connections reset``
+takes the sockets of the other process.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import ctypes
+import filecmp
 import json
 import os
 import random
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import torch
 from safetensors.torch import load_file
 
@@ -48,7 +53,10 @@ MODES = {
     "historical rows": "amazon_photo --batch-size 256 --macrobatch 1 --remote historical --epochs 8",
     "aggregates": "amazon_photo --batch-size 256 --cache aggregation --epochs 8",
     "memory budget": "amazon_photo --batch-size 256 --memory-budget 900MiB --epochs 6",
+    "partitioning": "generated:nodes=400000 --policy multilevel --out",
 }
+#: The folder of the control groups of memory, version 1.
+GROUPS = Path("/sys/fs/cgroup/memory")
 
 
 def _limit(pid: int, resource: str, value: int) -> None:
@@ -67,6 +75,29 @@ def _no_memory(pid: int, _: Path) -> None:
 def _fill(_: int, run: Path) -> None:
     command = ["dd", "if=/dev/zero", f"of={run.parent / 'fill'}", "bs=64k"]
     subprocess.run(command, stderr=subprocess.DEVNULL, check=False)
+
+
+def _memory_group(pid: int, _: Path) -> None:
+    group = GROUPS / f"faults-{pid}"
+    group.mkdir()
+    (group / "memory.limit_in_bytes").write_text("1M")
+    (group / "cgroup.procs").write_text(str(pid))  # what it has stays counted where it was
+
+
+def _reset(pid: int, _: Path) -> None:
+    """Resets all TCP connections of another process: a socket that is connected to no family."""
+    libc, process = ctypes.CDLL(None), os.pidfd_open(pid)
+    for connection in psutil.Process(pid).net_connections("tcp"):
+        copy = libc.syscall(438, process, connection.fd, 0)  # pidfd_getfd
+        if connection.raddr and copy >= 0:
+            libc.connect(copy, bytes(16), 16)
+        os.close(copy)
+    os.close(process)
+
+
+def _host_gone(pid: int, _: Path) -> None:
+    os.kill(psutil.Process(pid).ppid(), signal.SIGKILL)  # its torchrun, with the store
+    os.kill(pid, signal.SIGKILL)
 
 
 def _slow(pid: int, _: Path) -> None:
@@ -91,9 +122,15 @@ FAULTS: dict[str, Callable[[int, Path], None]] = {
     "few files": _few_files,
     "no memory": _no_memory,
     "no space": _fill,
+    "memory group": _memory_group,
+    "connections reset": _reset,
+    "host gone": _host_gone,
 }
-#: Those after which the others must name the rank.
-NAMED = {"killed", "rank 0 killed", "stopped", "few files", "no memory"}
+#: Those that meet rank 0.
+FIRST = {"rank 0 killed", "host gone"}
+#: Those after which the others must name the rank, and those after which no run may succeed.
+NAMED = {"killed", "stopped", "few files", "no memory", "memory group", "connections reset"} | FIRST
+FATAL = {"killed", *FIRST}
 
 
 @dataclass
@@ -105,77 +142,89 @@ class Ended:
     seconds: float  # of the run
     victim: int | None = None  # the rank that was harmed
     after: float = 0.0  # seconds from the fault to the end
-    left: tuple[str, ...] = ()  # processes and shared memory that are still there
+    left: tuple[str, ...] = ()  # processes, ports and shared memory that are still there
 
 
 def shared_memory() -> set[str]:
     return set(map(str, Path("/dev/shm").iterdir()))
 
 
-def children(pid: int) -> list[int]:
-    found: list[int] = []
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        try:
-            found += map(int, task.read_text().split())
-        except OSError:  # it has ended
-            continue
-    return found
-
-
 def family(pid: int) -> set[int]:
-    own = children(pid)
-    return set(own).union(*map(family, own))
+    with contextlib.suppress(psutil.Error):
+        return {one.pid for one in psutil.Process(pid).children(recursive=True)}
+    return set()
 
 
 def rank_processes(pid: int) -> dict[int, int]:
     """Returns the processes of ranks among the children of torchrun."""
     found = {}
-    for child in children(pid):
-        try:
-            variables = Path(f"/proc/{child}/environ").read_text(errors="replace").split("\0")
-        except OSError:
-            continue
-        ranks = [one.removeprefix("RANK=") for one in variables if one.startswith("RANK=")]
-        if ranks:
-            found[int(ranks[0])] = child
+    with contextlib.suppress(psutil.Error):
+        for child in psutil.Process(pid).children():
+            if rank := child.environ().get("RANK"):
+                found[int(rank)] = child.pid
     return found
+
+
+def commands(mode: str, run: Path, hosts: int, resume: bool) -> list[list[str]]:
+    """Returns the command of each host."""
+    start = [sys.executable, "-m", "torch.distributed.run"]
+    if mode == "partitioning":
+        rest = ["-m", "pyg_batchgnn", "partition", *MODES[mode].split(), str(run)]
+    else:
+        rest = ["-m", "pyg_batchgnn", "train", *f"{MODES[mode]} {SMALL}".split(), "--timeout", str(TIMEOUT)]
+        rest += ["--run-folder", str(run), *(["--resume", "auto"] if resume else [])]
+    if hosts == 1:
+        return [[*start, "--standalone", "--nproc-per-node=2", *rest]]
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        place = ["--nnodes=2", "--master-addr=127.0.0.1", f"--master-port={free.getsockname()[1]}"]
+    return [[*start, *place, f"--node-rank={host}", *rest] for host in range(hosts)]
 
 
 def train(
     mode: str, run: Path, fault: str | None = None, delay: float = 0.0, victim: int = 0, resume: bool = False
 ) -> Ended:
-    """Runs a mode on two ranks. A fault meets a rank ``delay`` seconds after training began."""
+    """Runs a mode on two ranks. A fault meets a rank ``delay`` seconds after training began, or 5 s
+    later after the ranks of another command did."""
     log = run.with_name(f"{run.name}.log")
-    options = ["--timeout", str(TIMEOUT), "--run-folder", str(run), *(["--resume", "auto"] if resume else [])]
-    start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    command = [*start, "-m", "pyg_batchgnn", "train", *f"{MODES[mode]} {SMALL}".split(), *options]
     shared, begun, began, harmed = shared_memory(), time.monotonic(), 0.0, 0.0
     with log.open("w") as out:
-        launched = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
+        launched = [
+            subprocess.Popen(one, stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
+            for one in commands(mode, run, 2 if fault == "host gone" else 1, resume)
+        ]
         seen: set[int] = set()
-        while launched.poll() is None:
-            seen |= family(launched.pid)
-            now = time.monotonic()
+        while any(one.poll() is None for one in launched):
+            seen = seen.union(*(family(one.pid) for one in launched))
+            now, ranks = time.monotonic(), {}
+            if fault and not harmed:
+                ranks = {rank: pid for one in launched for rank, pid in rank_processes(one.pid).items()}
             if fault and not began and re.search(r"^epoch", log.read_text(errors="replace"), re.M):
                 began = now
-            if began and not harmed and now >= began + delay:
-                ranks = rank_processes(launched.pid)
-                if victim in ranks:
-                    try:
-                        FAULTS[fault or ""](ranks[victim], run)
-                        harmed = time.monotonic()
-                    except (ProcessLookupError, FileNotFoundError, subprocess.CalledProcessError):
-                        began, fault = 0.0, None  # it had just ended
+            if not began and len(ranks) == 2 and mode == "partitioning":
+                began = now + 5.0
+            if began and victim in ranks and now >= began + delay:
+                try:
+                    FAULTS[fault or ""](ranks[victim], run)
+                    harmed = time.monotonic()
+                except (ProcessLookupError, FileNotFoundError, subprocess.CalledProcessError):
+                    began, fault = 0.0, None  # it had just ended
             if now - begun > 10 * LATE or (harmed and now - harmed > 2 * LATE):
-                for pid in family(launched.pid) | {launched.pid}:
-                    os.kill(pid, signal.SIGKILL)
+                for pid in [*seen, *(one.pid for one in launched)]:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
             time.sleep(0.02)
     ended = time.monotonic()
-    time.sleep(0.5)
-    left = [str(pid) for pid in seen if Path(f"/proc/{pid}/cmdline").is_file() and _runs(pid)]
-    left += shared_memory() - shared
+    for _again in range(50):  # other programs have shared memory for a moment
+        left = [str(pid) for pid in seen if _runs(pid)]
+        left += shared_memory() - shared
+        left += [f"port {one.laddr.port}" for one in psutil.net_connections("tcp") if one.pid in seen]
+        if not left:
+            break
+        time.sleep(0.1)
+    for group in GROUPS.glob("faults-*"):
+        group.rmdir()
     return Ended(
-        launched.returncode,
+        launched[-1].returncode,
         log.read_text(errors="replace"),
         ended - begun,
         victim if harmed else None,
@@ -185,27 +234,39 @@ def train(
 
 
 def _runs(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+    with contextlib.suppress(psutil.Error):
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    return False
 
 
-def problems_of(ended: Ended, fault: str) -> list[str]:
-    """Returns what is wrong with the end of a run that was harmed."""
+def is_finished(run: Path) -> bool:
+    return any((run / name).is_file() for name in ("result.json", "META.json"))
+
+
+def problems_of(ended: Ended, fault: str, finished: bool) -> list[str]:
+    """Returns what is wrong with the end of a run that was harmed. One that had finished may wait:
+    torchrun does for a rank that is stopped then."""
     found = []
-    if ended.after > LATE:
+    if ended.after > LATE and not finished:
         found.append(f"it ended after {ended.after:.0f} s")
     if ended.left:
         found.append(f"left behind: {', '.join(ended.left)}")
-    if ended.status and fault in NAMED and not re.search(rf"rank\s*:? {ended.victim}\b", ended.text):
+    if (
+        ended.status
+        and not finished
+        and fault in NAMED
+        and not re.search(rf"rank\s*:? {ended.victim}\b", ended.text)
+    ):
         found.append("the rank is not named")
-    if not ended.status and fault in ("killed", "rank 0 killed"):
+    if not ended.status and fault in FATAL and not finished:
         found.append("the status is 0")
     return found
 
 
-def same_weights(one: Path, other: Path) -> bool:
+def same_result(one: Path, other: Path) -> bool:
+    if not (one / "checkpoint.safetensors").is_file():
+        files = [file.relative_to(one) for file in one.rglob("*.npy")]
+        return all(filecmp.cmp(one / file, other / file, shallow=False) for file in files)
     expected, found = (load_file(run / "checkpoint.safetensors") for run in (one, other))
     names = [name for name in expected if "seconds" not in name]
     return all(name in found and torch.equal(expected[name], found[name]) for name in names)
@@ -214,13 +275,13 @@ def same_weights(one: Path, other: Path) -> bool:
 def disturb(folder: Path, mode: str, fault: str, random_: random.Random, number: int) -> dict[str, Any]:
     """Harms a run, resumes it, and returns what was seen."""
     undisturbed = folder / "undisturbed" / mode.replace(" ", "-")
-    if not (undisturbed / "result.json").is_file():
+    if not is_finished(undisturbed):
         shutil.rmtree(undisturbed, ignore_errors=True)
         undisturbed.parent.mkdir(parents=True, exist_ok=True)
         ended = train(mode, undisturbed)
         if ended.status:
             raise RuntimeError(f"{mode} does not run by itself:\n{ended.text[-2000:]}")
-    victim, delay = 0 if fault == "rank 0 killed" else random_.randrange(2), random_.uniform(0.0, 4.0)
+    victim, delay = 0 if fault in FIRST else random_.randrange(2), random_.uniform(0.0, 4.0)
     place = folder / f"run-{number}"
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir()
@@ -230,13 +291,19 @@ def disturb(folder: Path, mode: str, fault: str, random_: random.Random, number:
     try:
         ended = train(mode, place / "run", fault, delay, victim)
         (place / "fill").unlink(missing_ok=True)
-        found = problems_of(ended, fault) if ended.victim is not None else []
-        if ended.status and (place / "run" / "checkpoint.safetensors").is_file():
+        if small:
+            subprocess.run(["mount", "-o", "remount,size=1g", str(place)], check=True)
+        if ended.status and ended.victim is None:
+            raise RuntimeError(f"{mode} does not run by itself:\n{ended.text[-2000:]}")
+        finished = is_finished(place / "run")
+        found = problems_of(ended, fault, finished) if ended.victim is not None else []
+        saved = (place / "run" / "checkpoint.safetensors").is_file()
+        if ended.status and (saved or mode == "partitioning"):
             resumed = train(mode, place / "run", resume=True)
             if resumed.status:
                 found.append(f"resuming ended with {resumed.status}: {resumed.text[-300:]}")
-        if not found and (place / "run" / "result.json").is_file():
-            found += [] if same_weights(undisturbed, place / "run") else ["other weights"]
+        if not found and is_finished(place / "run"):
+            found += [] if same_result(undisturbed, place / "run") else ["another result"]
     finally:
         if small:
             subprocess.run(["umount", "-l", str(place)], check=True)
@@ -247,15 +314,14 @@ def disturb(folder: Path, mode: str, fault: str, random_: random.Random, number:
 
 
 def table(lines: Sequence[dict[str, Any]]) -> str:
-    """Returns a table of how many runs were harmed, by mode and fault, and what went wrong."""
-    harmed = [one for one in lines if one["victim"] is not None]
-    counts = Counter((one["mode"], one["fault"]) for one in harmed)
-    rows = [["", *FAULTS], ["---"] + ["---:"] * len(FAULTS)]
-    rows += [[mode, *(str(counts[mode, fault] or "") for fault in FAULTS)] for mode in MODES]
-    wrong = [one for one in harmed if one["problems"]]
-    said = [f"{one['mode']}, {one['fault']}: {'; '.join(one['problems'])}" for one in wrong]
-    drawn = "\n".join(f"| {' | '.join(row)} |" for row in rows)
-    return "\n".join([drawn, "", f"{len(harmed)} runs were harmed; {len(wrong)} with problems.", *said])
+    """Returns a table of the runs that were harmed, by fault, and what went wrong."""
+    rows = ["| fault | runs | end with a status other than 0 | seconds to the end |", "|---|---:|---:|---|"]
+    for fault in FAULTS:
+        of = [one for one in lines if one["fault"] == fault and one["victim"] is not None]
+        seconds = sorted(one["seconds"] for one in of) or [0]
+        bad = sum(one["status"] != 0 for one in of)
+        rows.append(f"| {fault} | {len(of)} | {bad} | {seconds[0]:.0f} to {seconds[-1]:.0f} |")
+    return "\n".join([*rows, *(json.dumps(one) for one in lines if one["problems"])])
 
 
 def main() -> None:
@@ -271,9 +337,13 @@ def main() -> None:
     chosen.folder.mkdir(parents=True, exist_ok=True)
     file = chosen.folder / "faults.jsonl"
     lines = [json.loads(line) for line in file.read_text().splitlines()] if file.is_file() else []
-    for number in range(len(lines), chosen.runs):
+    for number in range(len(lines), 2 * chosen.runs):
+        if len(lines) >= chosen.runs:
+            break
         random_ = random.Random(f"{chosen.seed} {number}")
         mode, fault = random_.choice(chosen.modes), random_.choice(chosen.faults)
+        if (mode, fault) == ("partitioning", "stopped"):
+            continue  # the command has no --timeout: it would wait for 600 s
         lines.append(disturb(chosen.folder, mode, fault, random_, number))
         with file.open("a") as out:
             out.write(json.dumps(lines[-1]) + "\n")

@@ -20,17 +20,11 @@ _OWN = Path("/proc/self/cgroup")
 
 @dataclass(frozen=True)
 class GroupLimits:
-    """The limits of the control groups that this process is in; None where there is none.
+    """The limits of the control groups that this process is in; None where there is none."""
 
-    Attributes:
-        processors: how many may run at once, on average.
-        memory: bytes.
-        free: bytes of `memory` that are not taken. Pages of files count as free.
-    """
-
-    processors: float | None = None
-    memory: int | None = None
-    free: int | None = None
+    processors: float | None = None  # how many may run at once, on average
+    memory: int | None = None  # bytes
+    free: int | None = None  # bytes of `memory` that are not taken. Pages of files count as free.
 
 
 @dataclass(frozen=True)
@@ -56,11 +50,7 @@ def memory() -> Memory:
 
 def read_limits(root: Path = _ROOT, own: Path = _OWN) -> GroupLimits:
     """Returns the least limits of the groups that a process is in, and of those around them.
-
-    Args:
-        root: the folder where the groups are mounted.
-        own: the file that names a process's groups.
-    """
+    ``root``: the folder where the groups are mounted. ``own``: the file that names the groups."""
     shares, memories, free = [], [], []
     for folder in _groups(root, own):
         if (share := _share(folder)) is not None:
@@ -126,6 +116,6 @@ def _entry(file: Path, name: str) -> int:
 
 def _text(file: Path) -> str:
     try:
-        return file.read_text()
+        return file.read_text(errors="replace")
     except OSError:
         return ""

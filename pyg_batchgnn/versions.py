@@ -29,11 +29,8 @@ def check_versions() -> None:
     """Checks that torch and torch-geometric are installed and recent enough.
 
     Reads the packages' metadata and imports neither of them. A package without metadata, for
-    instance one that is imported from its source tree, is not checked.
-
-    Raises:
-        ImportError: a package is older than the oldest release that works. The message gives the
-            release that was found and the command that installs a tested one.
+    instance one that is imported from its source tree, is not checked. Raises ImportError with the
+    release that was found and the command that installs a tested one.
     """
     for package, oldest in OLDEST.items():
         try:

@@ -5,10 +5,10 @@ Whoever needs room makes room, in the same room. A new room states its ceiling o
 
 BOUNDS = {
     "package: Python files": 302,
-    "package: Python lines": 68_595,
-    "lines of train": 9_440,
+    "package: Python lines": 68_587,
+    "lines of train": 9_437,
     "lines of data": 7_184,
-    "lines of loader": 7_171,
+    "lines of loader": 7_169,
     "lines of port": 6_567,
     "lines of nn": 4_750,
     "lines of ops": 4_655,
@@ -26,10 +26,10 @@ BOUNDS = {
     "lines of disk": 634,
     "lines of types": 709,
     "lines of doctor": 502,
-    "lines of top level": 475,
+    "lines of top level": 472,
     "C++: files": 141,
     "C++: lines": 20_657,
-    "tests: lines": 57_587,
+    "tests: lines": 57_586,
     "benchmark: lines": 11_760,
     "benchmark: bytes of results": 1_000_000,
     # Files of the package that a call crosses.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import importlib
 import importlib.metadata
@@ -168,7 +169,9 @@ class RankFacts:
     def own(cls, shared: bool | None, environment: Mapping[str, str] = os.environ) -> RankFacts:
         machine, room = _shared_memory()
         asked = "" if shared is not None else environment.get("CCL_ATL_SHM", "")
-        master = _resolve(environment.get("MASTER_ADDR", ""))
+        name, master = environment.get("MASTER_ADDR", ""), ""
+        with contextlib.suppress(OSError):
+            master = str(socket.getaddrinfo(name, 0, type=socket.SOCK_STREAM)[0][4][0]) if name else ""
         return cls(host_from(environment), socket.gethostname(), machine, room, master, shared, asked)
 
 
@@ -195,13 +198,6 @@ def _shared_memory() -> tuple[str, int]:
         return "", 0
     machine = ProcessInfo.own().machine.partition(" ")[0]
     return f"{machine} {place.st_dev} {place.st_ino}", room.f_bavail * room.f_frsize
-
-
-def _resolve(name: str) -> str:
-    try:
-        return socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)[0][4][0] if name else ""  # type: ignore[return-value]
-    except OSError:
-        return ""
 
 
 #: Bytes of /dev/shm that libfabric's shared memory may take per rank. It is the size of its file,

@@ -118,8 +118,7 @@ class Channel:
             raise
 
     def share_messages(self, blocks: Mapping[int, Tensor]) -> None:
-        """Lets the messages of later exchanges go through shared memory (`SharedMailbox`), and what
-        ranks enter (`StatusLines`)."""
+        """Lets messages (`SharedMailbox`) and notes (`StatusLines`) go through memory from now."""
         self.mailbox = SharedMailbox(blocks, self.rank, self.timeout - self._reserve, self._check_peers)
         if self.board is not None:
             lines = {rank: block[-LINE_BYTES:] for rank, block in blocks.items()}
@@ -185,8 +184,7 @@ class Channel:
         return any(not statuses[rank].finished(self.last_exchange) for rank in missing)
 
     def _explain(self, exchange: Exchange, error: Exception) -> tuple[str, PeerError]:
-        """Returns the report for the other ranks, and the error for this one. Another rank's report
-        is preferred to this rank's own diagnosis."""
+        """Returns the report for others and the own error. Another rank's report goes first."""
         waited = time.monotonic() - exchange.entered
         failure = error.failure if isinstance(error, PeerFailure) else None
         if failure is None and self.board is not None:
@@ -236,7 +234,7 @@ class Channel:
 
 
 def named(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return ": ".join(filter(None, [type(error).__name__, str(error)]))
 
 
 @dataclass(frozen=True)
@@ -295,6 +293,10 @@ class Exchange:
         )
         lists: list[list[int]] = [message.numbers.tolist() for message in found]
         self._check(agreed, lists)
+        for rank, (count, most, kept) in enumerate(one[AGREED : AGREED + 3] for one in lists):
+            if not 0 <= count * self.purpose.row_bytes <= (kept if rank == self.rank else most):
+                said = f"rank {rank} announces {count} rows in messages of at most {most} bytes"
+                raise CommError(f"{said}; does it run another release?", [rank])
         columns = list(zip(*lists, strict=True))[AGREED:]
         received = ReceivedCounts(list(columns[0]), max(columns[1]), max(columns[2]), list(columns[3]))
         if data is not None and self.has_room(received.largest, received.kept):
@@ -322,6 +324,8 @@ class Exchange:
         started = time.perf_counter()
         if self._along is None:
             move()
+        elif max(received) > self._mailbox.room:
+            raise CommError("a rank sent less than the exchange needs; does it run another release?")
         else:
             read_data(self._along, out, received)
             self._along = None

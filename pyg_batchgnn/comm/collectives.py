@@ -389,7 +389,10 @@ def gather_values(
         sizes = count_to_all(exchange, own, len(text)).rows
         out = torch.empty(sum(sizes), dtype=torch.uint8)
         send_to_all(exchange, out, own, sizes)
-    return [json.loads(part.numpy().tobytes()) for part in out.split(sizes)]
+        try:
+            return [json.loads(part.numpy().tobytes()) for part in out.split(sizes)]
+        except ValueError as error:
+            raise CommError(f"a rank sent no JSON ({error}); does it run another release?") from error
 
 
 def broadcast(channel: Channel, tensor: Tensor, source: int, header: Header) -> Tensor:

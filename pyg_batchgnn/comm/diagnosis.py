@@ -175,11 +175,10 @@ _LEFT = "left"
 
 class StatusBoard:
     """What each rank of a communicator did last, in torch's key-value store. The store does not
-    answer a ``set``, so writing does not wait for it. It may stop answering at any time, as the
-    rank that hosts it may be killed or stopped. So a thread that may be left behind does the
-    reading, and a failure to read is never an error of its own. Ranks that share memory write there
-    what they enter (`StatusLines`), and only the rest to the store. The board has connections of
-    its own: one that waits for an answer blocks every other use of it."""
+    answer a ``set``, so writing does not wait for it. Its host may be killed or stopped: a thread
+    that may be left behind reads, and a failure to read is no error. Ranks that share memory write
+    there what they enter (`StatusLines`). The board has its own connections: one that waits for an
+    answer blocks every other use of it."""
 
     def __init__(self, store: Store, prefix: str, rank: int, size: int) -> None:
         self._rank, self._size = rank, size
@@ -295,12 +294,10 @@ _TRIES = 100
 
 
 class StatusLines:
-    """The last exchange that each rank entered, in memory that all ranks of a channel share.
-    Writing there takes a few microseconds. Writing to the store wakes the process that hosts it,
-    too: an eighth of the time of a small exchange with four ranks. A rank writes in its two places
-    in turn, so that one of them is whole at any time. By its checksum a reader knows that a place
-    is whole, in whatever order processors see the bytes. ``lines``: uint8 [LINE_BYTES] by rank,
-    zeros at first."""
+    """The last exchange that each rank entered, in memory that all ranks of a channel share, where
+    writing is faster than in the store. A rank writes in its two places in turn, so that one is
+    whole at any time, as a reader knows by its checksum, in whatever order processors see the
+    bytes. ``lines``: uint8 [LINE_BYTES] by rank, zeros at first."""
 
     def __init__(self, lines: Mapping[int, Tensor], rank: int) -> None:
         self._places = {at: line.numpy().reshape(_PLACES, -1) for at, line in lines.items()}
@@ -417,7 +414,7 @@ def _machine() -> str:
 
 def _stat(pid: int) -> tuple[str, int]:
     """Returns the state's letter and the start time; the name before them may hold spaces."""
-    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    words = Path(f"/proc/{pid}/stat").read_bytes().decode("latin-1").rpartition(")")[2].split()
     return words[0], int(words[19])
 
 

@@ -23,6 +23,7 @@ from pyg_batchgnn.loader.node_inputs import (
     Places,
     StepInputs,
     aligned,
+    as_array,
     by_key,
 )
 from pyg_batchgnn.loader.schedule import WorkItem
@@ -293,9 +294,7 @@ def checked_links(
 
 
 def _index(what: str, given: Any, relation: Relation, graph: GraphShape) -> Tensor:
-    index = given if isinstance(given, Tensor) else torch.as_tensor(given)
-    if index.numel() == 0 and index.dtype.is_floating_point:
-        index = index.long()  # an empty list
+    index = as_array(what, given, torch.int64)
     if index.dtype not in INTEGERS:
         raise TypeError(f"{what} must hold integer node ids, got {index.dtype}; use .long()")
     if index.dim() != 2 or index.size(0) != 2:

@@ -264,12 +264,22 @@ def _type_inputs(what: str, name: str, nodes: Any, ids: Any, times: Any, num_nod
     return TypeInputs(name, node, own_ids if given_ids is None else given_ids, time)
 
 
+def as_array(what: str, given: Any, empty: torch.dtype | None = None) -> Tensor:
+    """Returns a user's tensor, array or list as a tensor. ``empty``: the dtype of an empty one."""
+    try:
+        array = torch.as_tensor(given)
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise TypeError(f"{what} must be a tensor, an array or a list of numbers ({error})") from None
+    is_bare = empty is not None and not array.numel() and array.dtype.is_floating_point
+    return array.to(empty) if is_bare else array
+
+
 def aligned(name: str, given: Any, count: int, what: str) -> Tensor | None:
     """Returns a user's values, one for each of ``count`` nodes or links; None stays None. Labels
     may have further dimensions, and times must be int64."""
     if given is None:
         return None
-    values = torch.as_tensor(given)
+    values = as_array(name, given)
     if list(values.shape[: None if name != "edge_label" else 1]) != [count]:
         entries = values.numel() if values.dim() == 1 else f"shape {list(values.shape)}, not {count}"
         raise ValueError(f"{name} has {entries} entries for {count} {what}; give one for each")
@@ -284,9 +294,7 @@ def aligned(name: str, given: Any, count: int, what: str) -> Tensor | None:
 def _node_ids(what: str, given: Any, num_nodes: int) -> tuple[Tensor, Tensor | None]:
     """Returns node ids, and ``input_id`` if it does not hold positions. For a mask ``input_id``
     holds the node ids, as PyG has it."""
-    nodes = given if isinstance(given, Tensor) else torch.as_tensor(given)
-    if nodes.numel() == 0 and nodes.dtype.is_floating_point:
-        nodes = nodes.long()  # an empty list
+    nodes = as_array(what, given, torch.int64)
     if nodes.dtype is torch.bool:
         if list(nodes.shape) != [num_nodes]:
             raise ValueError(

@@ -379,7 +379,9 @@ class MinibatchExporter:
         elif not gathers:
             stage.block_peak = max(stage.block_peak, size)
         return {
-            group: _own_rows(rows) if gathers or rows.placement is Placement.IN_PLACE else rows
+            group: AttributeRows({name: rows.gather(name) for name in rows.tables}, None, Placement.MINIBATCH)
+            if gathers or rows.placement is Placement.IN_PLACE
+            else rows
             for group, rows in attributes.items()
         }
 
@@ -392,10 +394,6 @@ class MinibatchExporter:
             tally.bytes_over_bus += as_stored(table).nbytes
         self._blocks[id(table)] = held
         return held[1]
-
-
-def _own_rows(rows: AttributeRows) -> AttributeRows:
-    return AttributeRows({name: rows.gather(name) for name in rows.tables}, None, Placement.MINIBATCH)
 
 
 class BatchExporter:

@@ -195,7 +195,7 @@ def _names(attributes: Any) -> tuple[str, ...] | None:
 def _check_number(name: str, value: Any, unit: str, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{name} must be an integer number of {unit}, got {value!r}")
-    if value < least:
+    if not least <= value < 1 << 63:
         raise ValueError(f"{name} must be a number of {unit}, at least {least}, got {value}")
 
 

@@ -181,7 +181,9 @@ def with_keyed_shuffle(kwargs: dict[str, Any], num_seeds: int) -> dict[str, Any]
     """Turns ``shuffle=True`` into a keyed permutation, unless other arguments decide the order. The
     permutation's seed is set when the loader's is known."""
     decided = any(kwargs.get(name) is not None for name in ("generator", "sampler", "batch_sampler"))
-    if not kwargs.get("shuffle") or decided:
+    if not isinstance(shuffle := kwargs.get("shuffle"), bool | int | None):
+        raise TypeError(f"shuffle must be True or False, got {shuffle!r}")
+    if not shuffle or decided:
         return kwargs
     return {**kwargs, "shuffle": False, "sampler": KeyedShuffleSampler(num_seeds, 0)}
 

@@ -166,12 +166,7 @@ def balanced_trainers(counts: Sequence[int], hosts: Sequence[int], rank: int) ->
 
     Ranks with too many seeds give some to ranks with too few, to ranks of the same host first. A
     key decides which ones, so they are of all types and from everywhere. The loader's seed does not
-    matter.
-
-    Args:
-        counts: the number of seeds that each rank owns.
-        rank: the owner.
-    """
+    matter. ``counts``: the number of seeds that each rank owns. ``rank``: the owner."""
     given = torch.tensor(moved_seeds(counts, hosts)[rank])
     trainer = torch.full((counts[rank],), rank)
     away = keyed_permutation(counts[rank], 0, rank)[: int(given.sum())]

@@ -396,13 +396,9 @@ class MacrobatchShell(DataLoader[Any]):
     def disk_forecast(self, samples: int = 128) -> DiskForecast | None:
         """Predicts what an epoch reads from files at the loader's sizes; in one process.
 
-        The largest file is read for a second, to measure its disk.
-
-        Args:
-            samples: minibatches that are sampled for it. More are slower and more exact.
-
-        Returns:
-            None if all attributes are in memory.
+        The largest file is read for a second, to measure its disk. ``samples``: minibatches that
+        are sampled for it. More are slower and more exact. Returns None if all attributes are in
+        memory.
 
         Raises:
             OSError: reading failed.

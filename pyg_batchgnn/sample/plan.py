@@ -315,6 +315,8 @@ class NeighborChoice:
 
 def subgraph_of(subgraph_type: Any, directed: bool) -> Any:
     """Returns the subgraph type. ``directed=False``: PyG's deprecated word for an induced one."""
+    if not isinstance(directed, bool):
+        raise TypeError(f"directed must be True or False, got {directed!r}")
     if directed:
         return subgraph_type
     warnings.warn("directed=False is deprecated; use subgraph_type='induced'", stacklevel=3)

@@ -80,11 +80,9 @@ class Seeds:
 
 def seeds_key(schema: Schema, nodes: Sequence[Tensor]) -> int:
     """Returns the digest of the seeds of a minibatch, [S_t] int64 by node type, in [0, 2**64).
-
     In a graph of one node type this is `minibatch_key`. With more types, each type that has seeds
     adds a digest of its name and that of its seeds, in ascending order of the names' UTF-8 bytes.
-    So the key does not depend on the order of the types.
-    """
+    So the key does not depend on the order of the types."""
     if schema.num_types == 1:
         return ops.minibatch_key(nodes[0])
     key = 0

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 import zlib
 from collections.abc import Iterable
+from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -134,6 +137,19 @@ class Checkpoint:
     #: that of the schedule of its learning rate; empty without one
     schedule: dict[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Raises an error for values of other kinds than those of a run."""
+        progress = {**vars(self.progress), **(self.progress.best or {}), "best": 0}
+        counts = [name for name, value in vars(RunProgress()).items() if isinstance(value, int)]
+        bad = [name for name in counts if not isinstance(progress[name], int) or progress[name] < 0]
+        bad += [name for name, value in progress.items() if not math.isfinite(value)]
+        bad += [name for name in ("rows", "best_rows") if not re.fullmatch(r"[\w-]*", vars(self)[name])]
+        bad += [name for name in ("dataset", "model", "best") if not isinstance(vars(self)[name], dict)]
+        for one in self.ranks:
+            PhaseClock(one.epoch_phases), PhaseClock(one.phases), one.running.numel()
+        if bad or not self.ranks:
+            raise ValueError(f"{', '.join(bad) or 'ranks'} cannot be that of a run")
+
     def save(self, path: Path) -> None:
         ranks = [asdict(state) for state in self.ranks]
         plain = {"config": config_to_dict(self.config), "progress": asdict(self.progress), "ranks": ranks}
@@ -150,7 +166,7 @@ class Checkpoint:
             return cls(**{**values, "config": config, "progress": progress, "ranks": ranks})
         except TrainError as error:
             raise TrainError(f"{path}: {error}") from None
-        except (LookupError, TypeError, ValueError, AttributeError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             raise TrainError(f"{path}: its contents are not those of a checkpoint ({error!r})") from None
 
     def state_of(self, rank: int, size: int) -> RankCheckpoint:
@@ -189,24 +205,25 @@ class Checkpoint:
         self, path: Path, optimiser: Optimizer, schedule: LRScheduler | None = None
     ) -> None:
         """Loads the state of an optimiser, and that of the schedule of its learning rate."""
-        with as_train_error(*_MISFITS, where=f"{path}: does not fit the optimiser: "):
+        with as_train_error(Exception, where=f"{path}: does not fit the optimiser: "):  # of any kind
             state = {int(index): values for index, values in self.optimiser["state"].items()}
             groups = self.optimiser["param_groups"]
             for group in groups:
                 group |= {name: tuple(one) for name, one in group.items() if isinstance(one, list)}
             optimiser.load_state_dict({"state": state, "param_groups": groups})
-            _check_shapes(optimiser)
+            _try_step(optimiser)
             if schedule is not None:  # the milestones of MultiStepLR are those of its options
                 schedule.load_state_dict({k: v for k, v in self.schedule.items() if not isinstance(v, dict)})
 
 
-def _check_shapes(optimiser: Optimizer) -> None:
-    """Raises ValueError for state of another shape than its parameter's; fused kernels do not."""
-    fused = [one for group in optimiser.param_groups if group.get("fused") for one in group["params"]]
-    for parameter in fused:
-        for name, held in optimiser.state.get(parameter, {}).items():
-            if isinstance(held, Tensor) and held.shape not in ((), parameter.shape):
-                raise ValueError(f"{name} is {list(held.shape)}, its parameter {list(parameter.shape)}")
+def _try_step(optimiser: Optimizer) -> None:
+    """Raises an error for state that does not fit, from a step of a copy with gradients of 0."""
+    trial = deepcopy(optimiser)
+    for group in trial.param_groups:
+        group["fused"] = False  # fused kernels do not look at shapes
+        for parameter in group["params"]:
+            parameter.grad = torch.zeros_like(parameter)
+    trial.step()
 
 
 def history_figures(history: HistoricalCaches | None, ranks: Ranks) -> dict[str, Any] | None:
@@ -250,10 +267,16 @@ class TrainerState:
     def restored(cls, checkpoint: Checkpoint, path: Path, job: TrainingJob, ranks: Ranks) -> TrainerState:
         """Puts a checkpoint into the objects of a job; returns the rest of the state."""
         own = checkpoint.state_of(ranks.rank, ranks.size)
+        best, metric = checkpoint.progress.best, job.task.metric.value
+        if best is not None and metric not in best:
+            raise TrainError(f"{path}: its best epoch has no {metric}")
+        if checkpoint.progress.epoch:  # then there is a best one, which is loaded at the end
+            checkpoint.restore_model(path, job.network.model, checkpoint.best)
         checkpoint.restore_model(path, job.network.model, checkpoint.model)
         checkpoint.restore_optimiser(path, job.optimiser, job.schedule)
         job.change_rate(checkpoint.config.optimiser.learning_rate)
-        job.running.restore(own.running)
+        with as_train_error(*_MISFITS, where=f"{path}: does not fit the running statistics: "):
+            job.running.restore(own.running)
         if job.graph.history is not None:
             with as_train_error(*_MISFITS, where=f"{path}: does not fit the historical embeddings: "):
                 job.graph.history.load_state_dict(own.history)

@@ -111,22 +111,16 @@ def find_partners(
 
 @dataclass(frozen=True)
 class LinkPredictRequest:
-    """A request for scores of pairs, or for the best partners of nodes.
+    """A request for scores of pairs, or for the best partners of nodes."""
 
-    Attributes:
-        restore: the run whose model predicts.
-        out: the folder to write, which must not exist. All ranks see it.
-        ids: a .npy file of original ids, which all ranks see: pairs [P, 2] of source and target, or
-            with `top` nodes [n] of the source type; or a Parquet or CSV file of their keys.
-        top: the number of partners per node; None scores the pairs.
-        at: the time that scores hold for, an integer or a date, in a run that looks at times; None
-            is the latest time in the data.
-    """
-
-    restore: RestoreRequest
-    out: Path
+    restore: RestoreRequest  # the run whose model predicts
+    out: Path  # the folder to write, which must not exist. All ranks see it
+    #: a .npy file of original ids, which all ranks see: pairs [P, 2] of source and target, or
+    #: with `top` nodes [n] of the source type; or a Parquet or CSV file of their keys
     ids: Path
-    top: int | None = None
+    top: int | None = None  # the number of partners per node; None scores the pairs
+    #: the time that scores hold for, an integer or a date, in a run that looks at times; None
+    #: is the latest time in the data
     at: str | None = None
 
 

@@ -71,10 +71,8 @@ class LinkTask(Task):
     - BPR compares each link with its own negatives (Rendle et al., section 4).
     - Softmax finds each link among its negatives, its own or in-batch ones.
 
-    Args:
-        columns: the number of columns of a node's row.
-        metric: decides which epoch is the best.
-        loss: BCE, BPR or SOFTMAX.
+    ``columns``: the number of columns of a node's row. ``metric``: decides which epoch is the best.
+    ``loss``: BCE, BPR or SOFTMAX.
     """
 
     metrics: ClassVar[tuple[Metric, ...]] = (Metric.MRR, *HITS)

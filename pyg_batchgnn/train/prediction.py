@@ -186,20 +186,14 @@ def refuse_existing(out: Path) -> None:
 
 @dataclass(frozen=True)
 class PredictRequest:
-    """A request for predictions.
+    """A request for predictions."""
 
-    Attributes:
-        restore: the run whose model predicts.
-        out: the folder to write, which must not exist. All ranks see it.
-        nodes: "all", "train", "val", "test" or the path of a .npy file of node ids, or of a Parquet
-            or CSV file of keys.
-        embeddings: True to write the last hidden layer as well.
-    """
-
-    restore: RestoreRequest
-    out: Path
+    restore: RestoreRequest  # the run whose model predicts
+    out: Path  # the folder to write, which must not exist. All ranks see it
+    #: "all", "train", "val", "test" or the path of a .npy file of node ids, or of a Parquet or
+    #: CSV file of keys
     nodes: str = "all"
-    embeddings: bool = False
+    embeddings: bool = False  # True to write the last hidden layer as well
 
 
 @dataclass(frozen=True)
@@ -311,19 +305,14 @@ def _exact(run: RestoredNodeRun, ids: Tensor, with_hidden: bool) -> Iterator[_Ou
 
 @dataclass(frozen=True)
 class EmbedRequest:
-    """A request for embeddings of all nodes of some types.
+    """A request for embeddings of all nodes of some types."""
 
-    Attributes:
-        restore: the run whose model computes them, each node from all its neighbours.
-        out: the folder to write, which must not exist. All ranks see it.
-        node_types: the types; None stands for all that the model has embeddings of.
-        at: the time that the embeddings hold for, an integer or a date, in a run that looks at
-            times; None is the latest time in the data.
-    """
-
-    restore: RestoreRequest
-    out: Path
+    restore: RestoreRequest  # the run whose model computes them, each node from all its neighbours
+    out: Path  # the folder to write, which must not exist. All ranks see it
+    #: the types; None stands for all that the model has embeddings of
     node_types: tuple[str, ...] | None = None
+    #: the time that the embeddings hold for, an integer or a date, in a run that looks at
+    #: times; None is the latest time in the data
     at: str | None = None
 
 

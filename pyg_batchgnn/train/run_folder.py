@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import re
 import shutil
@@ -163,8 +164,12 @@ def read_records(path: Path) -> list[EpochRecord]:
             continue
         try:
             values: dict[str, Any] = json.loads(line)
-            records.append(EpochRecord(**values))
-        except (json.JSONDecodeError, TypeError) as error:
+            records.append(record := EpochRecord(**values))
+            counts = [record.epoch, record.seconds, record.elapsed_seconds, record.nodes, record.edges]
+            parts = (record.train, record.val or {}, record.phases, record.imbalance, record.disk)
+            if not all(math.isfinite(one) for one in [*counts, *(v for of in parts for v in of.values())]):
+                raise TypeError("a figure is not finite")
+        except (json.JSONDecodeError, TypeError, AttributeError, OverflowError) as error:
             if number == len(lines):  # no newline: the write was interrupted
                 break
             raise TrainError(f"{path}: line {number} is not the record of an epoch: {error}") from None

@@ -34,13 +34,9 @@ class RunLog:
     Biases write where their own variables say (``MLFLOW_TRACKING_URI``, ``WANDB_MODE``, ...). A run
     that is continued goes on under its number there, which ``log.json`` in the run folder keeps.
 
-    Args:
-        kind: "tensorboard", "mlflow" or "wandb"; None writes nothing.
-        resumed: the number of steps that are kept of a run that is continued. Figures of later
-            steps are written again.
-
-    Raises:
-        TrainError: the package that it needs is not installed, or did not start.
+    ``kind``: "tensorboard", "mlflow" or "wandb"; None writes nothing. ``resumed``: the number of
+    steps that are kept of a run that is continued. Figures of later steps are written again. Raises
+    TrainError if the package that it needs is not installed, or did not start.
     """
 
     def __init__(

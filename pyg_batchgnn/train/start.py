@@ -52,25 +52,17 @@ _HEADER = textwrap.TextWrapper(80, subsequent_indent=" " * 8, break_long_words=F
 
 def start_run(config: TrainConfig, path: Path | None, console: Console) -> RunOutcome:
     """Trains from the beginning in a new run folder. ``path``: the folder; None chooses
-    ``runs/<dataset>-<model>-<n>``.
-
-    Raises:
-        TrainError: the configuration or the run folder cannot be used.
-        DatasetError: the data set or a saved partition cannot be used.
-        CommError: another rank failed, or was given other arguments.
-    """
+    ``runs/<dataset>-<model>-<n>``. Raises TrainError for a configuration or run folder,
+    DatasetError for a data set or saved partition that cannot be used, and CommError if another
+    rank failed, or was given other arguments."""
     with Ranks.join(config.ranks) as ranks:
         return _start(ranks, config, path, _first_console(ranks, console))
 
 
 def resume_run(path: Path, changes: list[str], console: Console) -> RunOutcome:
-    """Continues a run from its checkpoint. Raises errors as `start_run`.
-
-    Args:
-        path: of the run folder. Only the first rank need have it, so the options by which the ranks
-            join are taken from `changes` alone.
-        changes: fields to change, as `assign` takes them.
-    """
+    """Continues the run in the folder `path`, with `changes` as `assign` takes them. Raises errors
+    as `start_run`. Only the first rank need have the folder, so the options by which the ranks join
+    are taken from `changes` alone."""
     joining = [change for change in changes if change.startswith("ranks.")]
     with Ranks.join(assign(TrainConfig(), joining).ranks) as ranks:
         written = _read_written(ranks, path)
@@ -223,8 +215,8 @@ def _end(
     if records:
         name, best, epoch = job.task.metric.value, None, records[-1].epoch
         for record in records:  # the epoch with the best validation; the last one if there was none
-            if record.val is not None and job.task.improves(record.val[name], best):
-                best, epoch = record.val[name], record.epoch
+            if (found := (record.val or {}).get(name)) is not None and job.task.improves(found, best):
+                best, epoch = found, record.epoch
         title = f"{job.dataset.name}: {folder.path.name}"
         plot_learning(records, job.task, title, epoch, folder.path / "learning.png")
     ending = "written to" if result is not None else "stopped; continue with: batchgnn train --resume"

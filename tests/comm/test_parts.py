@@ -15,7 +15,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
+from unittest.mock import Mock
 
+import numpy as np
 import pytest
 import torch
 from torch.distributed import HashStore, Store, TCPStore
@@ -23,12 +25,15 @@ from torch.distributed import HashStore, Store, TCPStore
 from pyg_batchgnn.comm import (
     BrokenCommunicatorError,
     CommCounters,
+    CommError,
     Communicator,
     Header,
     KindCounts,
     MessageKind,
     PeerError,
 )
+from pyg_batchgnn.comm.channel import Channel
+from pyg_batchgnn.comm.collectives import Collectives
 from pyg_batchgnn.comm.communicator import connect, fresh_namespace
 from pyg_batchgnn.comm.diagnosis import (
     Evidence,
@@ -42,8 +47,8 @@ from pyg_batchgnn.comm.diagnosis import (
     endpoints_in,
     host_from,
 )
-from pyg_batchgnn.comm.mailbox import TransportError, TransportTimeout, has_ended, wait_for
-from pyg_batchgnn.comm.message import Operation, Purpose, describe
+from pyg_batchgnn.comm.mailbox import Mailbox, TransportError, TransportTimeout, has_ended, wait_for
+from pyg_batchgnn.comm.message import AGREED, Message, Operation, Purpose, describe
 from pyg_batchgnn.comm.serial_executor import SerialExecutor
 from tests.support.limits import wait_until
 
@@ -53,13 +58,21 @@ def test_a_header_survives_the_wire() -> None:
     assert describe(purpose.numbers()) == (
         "exchange 7, exchange of rows (features, epoch 1, macrobatch 2) of 400 bytes per row, float32"
     )
+    nonsense = [*purpose.numbers()[:2], *[99] * 7]
+    assert all("something" in describe(numbers) for numbers in ([0] * 9, nonsense))
 
 
-@pytest.mark.parametrize(
-    "numbers", [[0] * 9, Purpose(1, Operation.BARRIER, Header(MessageKind.CONTROL)).numbers()[:2] + [99] * 7]
-)
-def test_nonsense_from_a_peer_is_described(numbers: list[int]) -> None:
-    assert "something" in describe(numbers)
+def test_a_message_that_cannot_be_names_its_rank() -> None:
+    channel = Channel("two", None, None, [Peer(rank, 0, ProcessInfo("", 1, 0)) for rank in (0, 1)], 0, 5.0)
+    messages = [Message(np.zeros(24, np.int64)) for _rank in range(2)]
+
+    def swap() -> list[Message]:
+        messages[1].numbers[:] = [*messages[0].numbers[:AGREED], 10**9, 4, 4, 0]
+        return messages
+
+    channel.mailbox = Mock(Mailbox, room=88, message_bytes=192, outgoing=lambda: messages, swap=swap)
+    with pytest.raises(CommError, match="rank 1 announces 1000000000 rows"):
+        Collectives(channel).all_gather(torch.ones(1))
 
 
 def test_counters() -> None:
@@ -76,15 +89,9 @@ def test_counters() -> None:
     assert [line.split()[:4] for line in lines] == [["features", "1", "0", "5"], ["total", "1", "0", "5"]]
 
 
-@pytest.mark.parametrize(
-    ("environment", "host"),
-    [({}, 0), ({"GROUP_RANK": "3", "SLURM_NODEID": "1"}, 3), ({"SLURM_NODEID": "2"}, 2)],
-)
-def test_a_host_is_what_the_launcher_says(environment: dict[str, str], host: int) -> None:
-    assert host_from(environment) == host
-
-
-def test_what_the_launcher_says_is_checked() -> None:
+def test_what_the_launcher_says_is_taken_and_checked() -> None:
+    environments = [{}, {"GROUP_RANK": "3", "SLURM_NODEID": "1"}, {"SLURM_NODEID": "2"}]
+    assert list(map(host_from, environments)) == [0, 3, 2]
     with pytest.raises(ValueError, match="GROUP_RANK must be a number"):
         host_from({"GROUP_RANK": "node-a"})
     with pytest.raises(ValueError, match="WORLD_SIZE is set but not RANK, MASTER_PORT"):

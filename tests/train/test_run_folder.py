@@ -210,20 +210,23 @@ def test_contents_of_another_shape_are_refused(small_graph: Dataset, tmp_path: P
         found.restore_model(path, nn.Linear(4, 2), found.model)
     with pytest.raises(TrainError, match="does not fit the optimiser"):
         found.restore_optimiser(path, torch.optim.Adam([nn.Parameter(torch.ones(1))]))
-    narrow = torch.optim.Adam(nn.Linear(3, 2).parameters(), fused=True)
-    found.optimiser["param_groups"][0]["fused"] = True
-    found.optimiser["state"]["0"]["exp_avg"] = torch.zeros(1)
-    with pytest.raises(TrainError, match=r"exp_avg is \[1\], its parameter \[2, 3\]"):
-        found.restore_optimiser(path, narrow)
-    found.optimiser["param_groups"] = "none"
-    with pytest.raises(TrainError, match="does not fit the optimiser"):
-        found.restore_optimiser(path, torch.optim.Adam(nn.Linear(3, 2).parameters()))
+    forged = [("state", "0", "exp_avg", torch.zeros(1)), ("param_groups", 0, "betas", "x")]
+    for *where, name, value in [*forged, ("param_groups", 0, "params", None)]:
+        found = Checkpoint.load(path)
+        found.optimiser[where[0]][where[1]] |= {"fused": True} if where[1] == 0 else {}
+        found.optimiser[where[0]][where[1]][name] = value
+        with pytest.raises(TrainError, match="does not fit the optimiser"):
+            found.restore_optimiser(path, torch.optim.Adam(nn.Linear(3, 2).parameters(), fused=True))
     for name, value in found.dataset.items():
         with pytest.raises(TrainError, match=f"another data set: its {name} is {value}, here it is -1"):
             found.check_dataset(path, {**found.dataset, name: -1})
-    save_values(path, "pyg_batchgnn checkpoint", 3, {"config": {}})
-    with pytest.raises(TrainError, match="its contents are not those of a checkpoint"):
-        Checkpoint.load(path)
+    values = parse_values(path, None, kind := "pyg_batchgnn checkpoint", 3)
+    progress = [{"epoch": -1}, {"step": 0.5}, {"loss": "x"}, {"best": {"loss": []}}, {"seconds": 10**400}]
+    changes = [{"ranks": []}, {"rows": "../x"}, {"best": 7}, *({"progress": one} for one in progress)]
+    for forged in [{"config": {}}, *({**values, **one} for one in changes)]:
+        save_values(path, kind, 3, forged)
+        with pytest.raises(TrainError, match="its contents are not those of a checkpoint"):
+            Checkpoint.load(path)
 
 
 RUN = [*SMALL, "--batch-size", "64", "--seed", "5"]
