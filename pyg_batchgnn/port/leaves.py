@@ -27,7 +27,7 @@ _library.define("leaf(Tensor[] tensors, int module, str names, Tensor? learns) -
 _library.define("returned(Tensor tensor) -> Tensor")
 LEAF = torch.ops.pyg_batchgnn_port.leaf.default
 RETURNED = torch.ops.pyg_batchgnn_port.returned.default
-#: Between the kind of a leaf and the names of its tensors; and inside of relations.
+#: Between the kind of a leaf and the names of its tensors.
 _BETWEEN = "\x1f"
 _SEVERAL = f"one{_BETWEEN}of several"  # the kind of a leaf that takes a list of tensors
 #: The ``forward``, or ``propagate``, of the classes of leaves, and the names of their arguments.
