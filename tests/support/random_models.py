@@ -114,6 +114,15 @@ class Plan:
         return "arma" in self.convs or bool(norms & {"graph", "pair"}) or self.output == "jumping lstm"
 
     @property
+    def reads_ends(self) -> bool:
+        """Returns whether values of edges follow from the rows of their ends."""
+        kinds = [one.conv if one.shares is None else self.layers[one.shares].conv for one in self.layers]
+        reads = {kind for kind, (_, name) in CONVS.items() if name == "edge_attr"}
+        return self.values and any(
+            kind in reads and layer.norm_first for kind, layer in zip(kinds, self.layers, strict=True)
+        )
+
+    @property
     def has_statistics(self) -> bool:
         return any(layer.norm in STATISTICS for layer in self.layers)
 
