@@ -72,7 +72,6 @@ def left() -> list[str]:
 
 
 def interrupt_often(times: int, **options: Any) -> None:
-    """Interrupts a loader again and again, soon after one of its minibatches."""
     loader = MacrobatchNeighborLoader(make_data(), [4, 3], seed=0, batch_size=8, macrobatch_size=1, **options)
     moments = random.Random(0)
     reading, writing = os.pipe()

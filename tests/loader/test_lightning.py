@@ -31,8 +31,6 @@ OPTIONS: dict[str, Any] = {"num_neighbors": [3, 2], "batch_size": 20, "seed": 4}
 
 
 class Recorder(lightning.LightningModule):
-    """A model that records the seeds of its batches, by the process that saw them."""
-
     def __init__(self) -> None:
         super().__init__()
         self.layer = torch.nn.Linear(4, 1)
