@@ -34,7 +34,6 @@ RELATION = HOMOGENEOUS.relations[0]
 
 
 def graph_of(lists: list[list[int]]) -> CscGraph:
-    """Returns a graph in which node i has the in-neighbours of the i-th list."""
     num_nodes = max(max(map(max, lists)) + 1, len(lists))
     ends = np.cumsum([0, *map(len, lists), *[0] * (num_nodes - len(lists))])
     sources = [source for one in lists for source in one]

@@ -10,14 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.ops import minibatch_key
 from pyg_batchgnn.sample import (
     Layout,
     MacrobatchSampler,
     Replacement,
-    SampledEdges,
     SampledMinibatch,
-    SampledNodes,
     SamplingPlan,
 )
 from pyg_batchgnn.store import CscGraph
@@ -220,9 +217,3 @@ def check_graph(
     for layout in Layout:
         sampler = MacrobatchSampler(graph, plan, seed=seed, threads=threads, layout=layout)
         check_sampler(sampler, csc.lists(), plan, seed, seed_lists, epoch)
-
-
-def only_nodes(node: Tensor) -> SampledMinibatch:
-    empty = torch.empty(0, dtype=torch.int64)
-    edges = SampledEdges(torch.tensor([0]), empty, None, [0])
-    return SampledMinibatch.homogeneous(SampledNodes(node, [node.numel()]), edges, minibatch_key(node.long()))
