@@ -77,7 +77,6 @@ def make_case(
 
 
 def reference(case: Case, slope: float = 0.2) -> Tensor:
-    """The same, target by target, in float64."""
     given = {name: leaf.double() for name, leaf in case.leaves.items()}
     x, loops = given["x"], case.options.get("loops")
     found, slot = [], 0
