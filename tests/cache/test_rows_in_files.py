@@ -34,7 +34,6 @@ BUDGET = 40_000
 
 
 def resident(table: Tensor) -> int:
-    """Returns how many kB of a mapped table lie in this process's memory."""
     place = DiskTable.of(table)
     assert place is not None
     found = re.findall(rf"{place.path}\n(?:.*\n)*?Rss: +(\d+) kB", Path("/proc/self/smaps").read_text())
@@ -215,20 +214,6 @@ def test_what_fits_is_held(tmp_path: Path, reads: list[int], monkeypatch: pytest
     for budget in (None, "10MB"):
         assert not is_mapped(rows_of(MODELS["sage"](), data, memory_budget=budget))
     assert not reads
-
-
-def test_tables_share_half_of_the_budget() -> None:
-    memory = PassMemory(1000, None)
-    first = memory.new_rows((100,), torch.float32).finish()[0]
-    assert not is_mapped(first) and memory.of_piece == 600
-    second = memory.new_rows((30,), torch.float32)
-    second.write(0, torch.arange(30.0))
-    table = second.finish()[0]
-    assert memory.is_in_file(table) and memory.of_piece == 600
-    assert memory.span(table, range(3, 5)).tolist() == [3, 4]
-    assert memory.rows(table, torch.tensor([7, 2, 7])).tolist() == [7, 2, 7]
-    del first
-    assert memory.of_piece == 1000
 
 
 def test_a_file_lives_as_long_as_its_tensor(tmp_path: Path) -> None:
