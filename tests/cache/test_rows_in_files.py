@@ -267,6 +267,15 @@ def test_a_killed_process_leaves_no_file(tmp_path: Path) -> None:
     assert done.returncode == -9 and not list(tmp_path.iterdir())
 
 
+def test_rows_of_a_file_come_in_any_order() -> None:
+    memory = PassMemory(1, None)
+    rows = memory.new_rows((30,), torch.float32)
+    rows.write(0, torch.arange(30.0))
+    (table,) = rows.finish().values()
+    assert memory.is_in_file(table)
+    assert memory.rows(table, torch.tensor([7, 2, 7])).tolist() == [7, 2, 7]
+
+
 def test_bad_folders_and_full_disks_are_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"missing', which is no folder; make it first"):
         AllNodes(graph(), scratch=tmp_path / "missing")

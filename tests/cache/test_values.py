@@ -62,7 +62,10 @@ def values(comm: Communicator) -> None:
         for kind in KINDS:
             alone = AggregationCache.build(data, kind)
             for budget in (None, 6000) if number < 2 else (None,):
+                before = comm.counters.snapshot()
                 cache = AggregationCache.build(both, kind, memory_budget=budget)
+                spent = (comm.counters.snapshot() - before)[MessageKind.FEATURES]
+                assert budget or spent.rounds <= 2
                 assert torch.equal(cache.rows, alone.rows[part.node])
                 assert close(cache.rows, kind, data, part.node)
                 assert cache.fingerprint == alone.fingerprint
@@ -172,21 +175,25 @@ def test_a_fingerprint_is_of_edges_and_features_and_of_nothing_else(change: obje
     assert (AggregationCache.build(data, "mean").fingerprint != before) is differs
 
 
+NO_EDGES = torch.zeros(2, 0).long()
+
+
 @pytest.mark.parametrize(
     ("data", "kind", "error", "text"),
     [
         (whole(CASES[0]), "max", ValueError, "the maximum over sampled neighbours"),
         (whole(CASES[0]), "attention", ValueError, "GAT weighs"),
         (whole(CASES[0]), "median", ValueError, "one of 'mean', 'sum', 'symmetric', got 'median'"),
-        (Data(edge_index=torch.zeros(2, 1).long(), num_nodes=2), "mean", ValueError, "no features x"),
-        (Data(x=torch.ones(2), edge_index=torch.zeros(2, 1).long()), "mean", ValueError, "columns"),
-        (Data(x=torch.ones(2, 1).int(), edge_index=torch.zeros(2, 1).long()), "sum", TypeError, "float"),
+        (Data(edge_index=NO_EDGES, num_nodes=2), "mean", ValueError, "no features x"),
+        (Data(x=torch.ones(2), edge_index=NO_EDGES), "mean", ValueError, "columns"),
+        (Data(x=torch.ones(2, 1).int(), edge_index=NO_EDGES), "sum", TypeError, "float"),
         (
-            Data(x=torch.ones(2, 1, requires_grad=True), edge_index=torch.zeros(2, 1).long()),
+            Data(x=torch.ones(2, 1, requires_grad=True), edge_index=NO_EDGES),
             "sum",
             ValueError,
             "features that are learned",
         ),
+        (Data(x=torch.ones(3, 1), num_nodes=4, edge_index=NO_EDGES), "sum", ValueError, "3 rows for 4 nodes"),
         (np.ones(3), "sum", TypeError, "got ndarray"),
     ],
 )

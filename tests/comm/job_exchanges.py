@@ -83,6 +83,7 @@ def counted() -> list[dict[str, Any]]:
         comm.all_reduce(torch.ones(4000), MessageKind.GRADIENTS)
         comm.barrier()
         after = comm.counters.snapshot()
+        assert before + (after - before) == after
         text = str(after)
         assert "features" in text and "total" in text and "control" in text
         comm.counters.reset()

@@ -44,7 +44,7 @@ from pyg_batchgnn.comm.diagnosis import (
     host_from,
 )
 from pyg_batchgnn.comm.mailbox import Mailbox
-from pyg_batchgnn.comm.message import AGREED, Message
+from pyg_batchgnn.comm.message import AGREED, PROTOCOL, Message, describe
 from pyg_batchgnn.comm.serial_executor import SerialExecutor
 from tests.support.limits import wait_until
 
@@ -60,6 +60,10 @@ def test_a_message_that_cannot_be_names_its_rank() -> None:
     channel.mailbox = Mock(Mailbox, room=88, message_bytes=192, outgoing=lambda: messages, swap=swap)
     with pytest.raises(CommError, match="rank 1 announces 1000000000 rows"):
         Collectives(channel).all_gather(torch.ones(1))
+
+
+def test_what_a_diverged_peer_sent_is_described() -> None:
+    assert all("something" in describe(numbers) for numbers in ([0] * 9, [PROTOCOL, *[99] * 8]))
 
 
 def test_what_the_launcher_says_is_taken_and_checked() -> None:

@@ -420,6 +420,7 @@ def test_a_state_goes_on(steps: list[list[int]], lines: int) -> None:
             assert found[0].found == found[1].found
             if found[0].found:
                 assert torch.equal(*(cache.load(one) for cache, one in zip(caches, found, strict=True)))
+    assert caches[0].nbytes > 0
 
 
 @pytest.mark.parametrize(

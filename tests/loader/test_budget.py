@@ -91,6 +91,15 @@ def test_the_peak_stays_under_the_budget(name: str, export: str, prefetch: int) 
         assert chosen[0] <= chosen[1]
 
 
+def test_blocks_that_would_not_fit() -> None:
+    data = regular(60_000, 10, 256)
+    loader = MacrobatchNeighborLoader(
+        data, [8, 4], batch_size=128, seed=1, threads=1, **EXPORTS["copied"], prefetch=1,
+        memory_budget=96 * MIB, input_nodes=torch.arange(6000),
+    )  # fmt: skip
+    assert 20 * MIB < peak_of(loader, 1) <= 96 * MIB, loader.sizes
+
+
 def test_features_in_place_cost_nothing() -> None:
     """If one block would exceed a budget, the rest of the budget goes to topology."""
     narrow, wide = regular(20_000, 10, 4), regular(20_000, 10, 1024)

@@ -16,8 +16,10 @@ from torch_geometric.sampler import NegativeSampling
 
 from pyg_batchgnn import MacrobatchLinkNeighborLoader, Minibatch
 from pyg_batchgnn.comm import Communicator, MessageKind
+from pyg_batchgnn.data import HOMOGENEOUS
 from pyg_batchgnn.partition import move
-from pyg_batchgnn.sample import Subgraph
+from pyg_batchgnn.sample import ExistingPairs, RankPlanner, Subgraph
+from pyg_batchgnn.store import CscGraph
 from tests.support.backends import needs_ccl
 from tests.support.hetero_cases import CITES, COUNTS, REV_WRITES, WRITES
 from tests.support.rank_coverings import (
@@ -32,6 +34,8 @@ from tests.support.rank_coverings import (
 from tests.support.rank_epochs import OneProcess, RankEpoch, some_positions
 from tests.support.rank_graphs import GRAPHS, SpreadGraphs, owners, owners_in, policies, stores_of
 from tests.support.ranks import run_ranks
+from tests.support.reference_partition import typed_parts
+from tests.support.thread_ranks import run_threads
 from tests.support.tiers import ALL, all_only, own_slices
 
 NODES = GRAPHS["plain"].num_nodes
@@ -300,3 +304,26 @@ def test_minibatches_over_ccl_are_those_of_one_process() -> None:
 
 def test_impossible_links_are_refused() -> None:
     run_ranks(refusals, 2, hosts=[0, 1])
+
+
+@pytest.mark.parametrize(("weighted", "entries"), [(False, [[0], [500]]), (True, [[1], [500, 501]])])
+def test_all_ranks_know_the_pairs_that_a_search_may_end_at(
+    weighted: bool, entries: list[list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes, hubs, source = 1000, torch.tensor([0, 500]), torch.arange(1, 900)
+    edge_index = torch.stack([source.repeat(2), hubs.repeat_interleave(len(source))])
+    graph = CscGraph.from_edge_index(edge_index, nodes).typed
+    parts = typed_parts(graph, [torch.arange(nodes) % 2], 2)
+
+    def existing(comm: Communicator) -> ExistingPairs | None:
+        planner = RankPlanner(parts[comm.rank], comm, None)
+        weights = [torch.arange(1.0 * nodes) % 2, torch.arange(1.0 * nodes)] if weighted else []
+        sampling, relation = NegativeSampling("binary", 1, *weights), HOMOGENEOUS.relations[0]
+        return planner.plan(sampling, relation, None, True).plan.existing
+
+    monkeypatch.setattr(move, "ROUND_BYTES", 1)  # then a piece has 256 rows
+    for rank, found in enumerate(run_threads(existing, 2)):
+        known = {*range(500 * rank, 500 * rank + 500), *entries[0], *entries[1]}
+        pairs = [nodes * hub + source for hub in (0, 500) if hub in known]
+        assert found is not None and found.code.tolist() == torch.cat(pairs).tolist()
+        assert found.known.tolist() == sorted(known)
