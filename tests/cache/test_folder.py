@@ -149,8 +149,6 @@ RELATIONS = 3
 )
 @example(degrees=[[0, 1, 0, 0, 2], [], []], budget=1, source=[100, 1, 1], result=0, seed=0)
 def test_pieces(degrees: list[list[int]], budget: int, source: list[int], result: int, seed: int) -> None:
-    """Two relations lead to type 0 and one to type 1. The last example's budget is smaller than one
-    edge and its source."""
     random = torch.Generator().manual_seed(seed)
     nodes = max(map(len, degrees))
     counts = [nodes, nodes, len(degrees[2])]

@@ -69,7 +69,6 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def graph(dtype: torch.dtype = torch.float32) -> Data:
-    """A graph with self loops, parallel edges, a hub, and nodes without edges at the end."""
     draw = torch.Generator().manual_seed(5)
     edges = torch.randint(NODES - 50, (2, EDGES), generator=draw)
     edges[0, :300] = 7
@@ -79,8 +78,6 @@ def graph(dtype: torch.dtype = torch.float32) -> Data:
 
 
 class OwnModel(torch.nn.Module):
-    """Layers of small integers, whose sums are exact; the last one reads earlier rows once more."""
-
     def __init__(self) -> None:
         super().__init__()
         self.encode = torch.nn.Linear(COLUMNS, 16)

@@ -38,7 +38,6 @@ def case(function: Callable[[int, int], None]) -> Callable[[int, int], None]:
 
 
 def rows(rank: int, size: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Returns small numbers, exact in every dtype, that tell ranks apart."""
     return ((torch.arange(size) * 7 + rank * 3) % 5 + rank % 2).to(dtype)
 
 

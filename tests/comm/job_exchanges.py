@@ -33,8 +33,6 @@ SHAPES = ((), (1,), (3,), (2, 5), (0,))
 def rows_from(
     source: int, to: int, shape: tuple[int, ...], dtype: torch.dtype, most: int = 4
 ) -> torch.Tensor:
-    """Returns the rows that one rank sends to another: known to both, different for every pair,
-    sometimes none."""
     count = (3 * source + 5 * to + len(shape)) % (most + 1)
     generator = torch.Generator().manual_seed(97 * source + to)
     return torch.randint(0, 2 if dtype == torch.bool else 100, (count, *shape), generator=generator).to(dtype)

@@ -124,7 +124,6 @@ def replay(case: Case, make: Any, epochs: list[list[list[list[list[int]]]]], ahe
 
 
 def settings() -> Iterator[tuple[Case, dict[str, Any]]]:
-    """Graphs, and arguments of the loader; all of each kind somewhere."""
     sizes = itertools.cycle([(1, 1), (3, 2), ("auto", "auto"), (5, 1)])
     others = itertools.cycle(
         [{"prefetch": 1}, {"export": "pyg"}, {"hybrid": True, "prefetch": 2}, {"hybrid": True}]
@@ -317,8 +316,6 @@ def refusals(graph: Communicator, comm: Communicator) -> None:
 
 
 def loaders(ids: Communicator, comm: Communicator) -> None:
-    """Loaders of typed graphs, with times and disjoint too, tell which rows they need. Rows of all
-    types come and change together, in one exchange each."""
     for option, export, hybrid in (
         ("uniform", "native", False),
         ("last", "pyg", False),

@@ -60,7 +60,6 @@ def loaders() -> Iterator[tuple[str, Any]]:
 
 
 def left() -> list[str]:
-    """Names what still runs once a loader is gone. It may take its time to end."""
     for _ in range(200):
         gc.collect()
         found = [one.name for one in threading.enumerate() if one.name.startswith("macrobatch")]

@@ -53,7 +53,6 @@ UNCARRIED = ("about", "name")
 
 
 def with_features(data: HeteroData, width: int = 5) -> HeteroData:
-    """Gives all types features, and adds a relation into the only type that had none."""
     for name, count in COUNTS.items():
         data[name].x = torch.randn(count, width, generator=torch.Generator().manual_seed(count))
     data["paper", "liked by", "lonely"].edge_index = data["lonely", "likes", "paper"].edge_index.flip(0)
@@ -83,7 +82,6 @@ def assert_near(found: Sequence[Tensor], wanted: Sequence[Tensor]) -> None:
     ],
 )
 def test_typed_models_compute_what_pygs_do(ours: Any, theirs: Any, options: Any, layers: int) -> None:
-    """The number of layers is not that of hops."""
     data = with_features(make_hetero())
     metadata = data.metadata()
     torch.manual_seed(0)

@@ -38,7 +38,6 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_ctrl_c_ends_every_kind_of_loader() -> None:
-    """The terminal sends the signal to the whole process group, to workers as well."""
     found = []
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.loader.job_interrupts", str(300 if ALL else 10)],

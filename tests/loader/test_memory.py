@@ -45,7 +45,6 @@ def copied(batch: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_batches_of_a_whole_epoch_stay_intact(kind: str) -> None:
-    """The loader is gone then, and another one uses memory."""
     held, copies = [], []
     for batch in make_loader(make_data(2000, 20_000), batch_size=64, **KINDS[kind]):
         held.append(batch)

@@ -93,8 +93,6 @@ def stopping(comm: Communicator) -> None:
 
 
 def dropped() -> None:
-    """An iterator that the garbage collector finds on the thread that does its job, or that
-    outlives the communicator, does not wait for ever."""
     with Communicator.create("loader", timeout=30) as comm:
         both, data = stores(comm, CASES[0]), whole(CASES[0])
         loader = MacrobatchNeighborLoader(

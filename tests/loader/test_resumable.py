@@ -183,8 +183,6 @@ def test_two_iterators_note_their_own_order() -> None:
 
 
 class Forgetful:
-    """Draws another order every time and keeps no generator that could be saved."""
-
     asked = 0
 
     def __iter__(self) -> Any:

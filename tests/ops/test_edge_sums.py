@@ -22,8 +22,6 @@ KINDS = ("additive", "messages", "weighted")
 
 @dataclass
 class Case:
-    """Arguments of one of the sums, with the leaves that take gradients by name."""
-
     kind: str
     indptr: Tensor
     indices: Tensor

@@ -367,8 +367,6 @@ def filled(x: Tensor, weight: Tensor, groups: int) -> tuple[Tensor, Tensor]:
 def run(
     inputs: list[Tensor], weights: list[Tensor], groups: int, threads: int | None = None, **options: Any
 ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-    """The result, and the gradients of the first input and of all weights. The second input is a
-    view."""
     first = inputs[0].clone().requires_grad_()
     own = [weight.clone().requires_grad_() for weight in weights]
     rows = inputs[0].size(0)

@@ -22,7 +22,6 @@ SIZES = [(40, 6, 3), (65, 5, 7), (700, 20, 47), (3000, 100, 256), (1500, 130, 33
 def example(
     rows: int, columns: int, outputs: int, dtype: torch.dtype, level: float = 0.0
 ) -> tuple[Tensor, list[Tensor], Tensor]:
-    """Returns x, four parameters and a gradient; the mean of x is `level` deviations."""
     generator = torch.Generator().manual_seed(rows + columns)
 
     def normal(*shape: int) -> Tensor:
@@ -109,8 +108,6 @@ def test_parameters_may_be_missing_and_rows_strided() -> None:
 
 
 class Stopped(torch.autograd.Function):
-    """Passes no gradient on."""
-
     @staticmethod
     def forward(_ctx: Any, x: Tensor) -> Tensor:
         return x.clone()

@@ -258,7 +258,6 @@ def test_a_damaged_meta_is_named(saved: Path, tmp_path: Path, key: str, value: o
 
 
 def test_memory_is_bounded_by_the_share(tmp_path: Path) -> None:
-    """At most twice the share and some rounds of half a MiB: less than the graph and the share."""
     draw, edges = np.random.default_rng(1), 1_000_000
     counts = {"author": 50_000, "paper": 150_000}
     for folder in ("edge_index", "nodes/paper", "splits/paper"):

@@ -129,9 +129,6 @@ def test_ranks_count_what_was_predicted(graph: str, schedule: ScheduleName, repl
 
 
 def test_ranks_count_what_was_predicted_of_seeds_that_they_do_not_own() -> None:
-    """The balanced schedule where the first ranks own all training nodes. Rows are those of the
-    rank that fetches the most.
-    """
     tried, graphs = SETTINGS[:3], [(TYPED, "paper", 1200), *([(GRAPH, None, 1800)] if ALL else [])]
     given = {
         "settings": [vars(one) for one in tried],
@@ -274,8 +271,6 @@ def of_one_named_type() -> Dataset:
 
 
 def test_what_training_refuses_is_not_planned() -> None:
-    """Neither a graph of one named type and one relation nor one without features has an
-    aggregation cache or historical embeddings."""
     whole = load_dataset("generated:nodes=300,features=8,seed=1")
     for graph, is_for_them in ((whole, True), (without_features(whole), False), (of_one_named_type(), False)):
         choices = Choices(macrobatches=(1,), fetches=(1.0,), hybrid=(False,))
@@ -288,8 +283,6 @@ def test_what_training_refuses_is_not_planned() -> None:
 
 
 def test_a_plan_is_refused_as_training_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """GCN between two types, and types that no relation leads to; with reverse relations they are
-    planned."""
     speeds = tmp_path / "speeds.json"
     speeds.write_text("{}")
     plan = ["plan", "--ranks", 1, "--machine", speeds, "--samples", "2"]

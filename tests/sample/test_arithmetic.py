@@ -62,7 +62,6 @@ def far_edges(first_degree: int, dtype: type[np.integer], ids: type[np.integer] 
 
 
 def known_graph(indptr: Tensor, indices: Tensor, edge_ids: Tensor | None = None) -> CscGraph:
-    """Returns a graph of arrays that are known to fit together. Reading all zeros takes long."""
     remember(indptr, indices.numel() + 1, ascends=True)
     remember(indices, indptr.numel() - 1)
     if edge_ids is not None:

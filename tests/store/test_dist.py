@@ -430,7 +430,6 @@ def epochs_from_files(comm: Communicator, folder: str) -> None:
 
 
 def stores_of_files(comm: Communicator, folder: str) -> None:
-    """PyG's interface; which tables are held; what is refused."""
     for case, part in parts_in_files(folder, comm):
         data = whole(case)
         for share in (True, False):
