@@ -198,21 +198,11 @@ def gradients_are_means() -> None:
 # Batches ##########################################################################################
 
 
-def test_native_batches_and_those_of_pyg_share_a_graph() -> None:
-    ours, plain = pair(Options())
-    for one, other in zip(batches(), batches(export="native"), strict=True):
-        for given in (one, other):
-            assert_as_plain(ours, plain, ours(given), plain(one.x, one.edge_index)[: one.batch_size])
-    assert len(found_in(ours).graphs) <= 2 and found_in(ours).reasons == []
-
-
 #: An unusual width, by which rows are found.
 WIDTH = 1013
 
 
 class Watching(pyg.SumAggregation):
-    """Notes how many tensors of rows there are."""
-
     def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         found = [one for one in gc.get_objects() if type(one) is Tensor and one.shape[-1:] == (WIDTH,)]
         SEEN.append(len({one.untyped_storage().data_ptr() for one in found}))
@@ -220,7 +210,6 @@ class Watching(pyg.SumAggregation):
 
 
 def many_steps(model: Any, x: Tensor, edge_index: Tensor) -> Tensor:
-    """Each makes new rows."""
     h = model.first(x, edge_index)
     for step in range(10):
         h = torch.stack([h, h.roll(1, 0)], dim=2).sum(dim=2) * step
