@@ -49,7 +49,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def slow_metrics(scores: Tensor, negatives: Tensor, is_shared: bool) -> dict[str, float]:
-    """Returns MRR and Hits@10 by counting, link by link."""
     reciprocal, hits = 0.0, 0
     for link, others in zip(scores.tolist(), negatives.tolist(), strict=True):
         above, equal = sum(o > link for o in others), sum(o == link for o in others)
@@ -258,16 +257,6 @@ def test_a_split_without_links_needs_no_other_targets() -> None:
     assert len(found.measured("test")) == 0
     with pytest.raises(TrainError, match="no other targets to rank the links of val"):
         found.measured("val")
-
-
-@pytest.mark.parametrize("prefix", ["", "rev_"])
-def test_the_reverse_of_a_predicted_relation_is_found_by_name(prefix: str) -> None:
-    relations = ("user", "buys", "item"), ("item", "rev_buys", "user")
-    edges = tuple(EdgeSet(one, torch.zeros(2, 1, dtype=torch.int64)) for one in relations)
-    shop = Dataset("shop", (NodeSet("user", 2), NodeSet("item", 2)), edges)
-    wanted, reverse = relations if not prefix else relations[::-1]
-    config = assign(TrainConfig(), ["task.kind=link", f"task.edge_type={json.dumps(wanted)}"]).task
-    assert PredictedLinks.of(shop, config).reverse == reverse
 
 
 #: The fixture `launched` runs many commands on two ranks.

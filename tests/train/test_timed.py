@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.data import Dataset, EdgeSet, LinkSplit, NodeSet, load_dataset, write_folder
+from pyg_batchgnn.data import Dataset, EdgeSet, LinkSplit, NodeSet, write_folder
 from pyg_batchgnn.train.config.train_config import TrainConfig, assign, config_to_dict, read_config
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.evaluate import MeasuredTimedLinks, score_pairs
@@ -69,23 +69,6 @@ def test_what_comes_later_changes_no_score_of_links() -> None:
     whole, past = (scores_of(one, "val") for one in (graph, with_edges(graph, time < 850)))
     assert whole.numel() == 7 * len(graph.edges_of(BUYS).links["val"]) and torch.equal(whole, past)
     assert not torch.equal(whole, scores_of(with_edges(graph, time < 500), "val"))
-
-
-def test_links_of_a_homogeneous_graph_see_nothing_later() -> None:
-    draw = torch.Generator().manual_seed(2)
-    index, time = torch.randint(50, (2, 400), generator=draw), torch.randint(99, (400,), generator=draw)
-    links = {"train": time < 50, "val": (time >= 50) & (time < 70), "test": time >= 70}
-    splits = {name: LinkSplit(index[:, keep], {"time": time[keep]}) for name, keep in links.items()}
-
-    def graph(kept: Tensor) -> Dataset:
-        nodes, edges = {"x": torch.ones(50, 3) * torch.arange(50)[:, None]}, {"time": time[kept]}
-        made = Dataset.homogeneous("one", 50, index[:, kept], nodes=nodes, edges=edges)
-        return replace(made, edge_sets=(replace(made.edges, links=splits),))
-
-    changes = ["task.edge_type=none"]
-    whole = scores_of(graph(time < 1000), "val", *changes)
-    assert torch.equal(whole, scores_of(graph(time < 70), "val", *changes))
-    assert not torch.equal(whole, scores_of(graph(time < 40), "val", *changes))
 
 
 def test_a_link_does_not_see_its_own_edges() -> None:
@@ -256,19 +239,6 @@ def test_partners_are_the_best_of_all_pairs(runs: dict[str, Path], tmp_path: Pat
     partners = np.load(tmp_path / "top" / "partners.npy")
     np.testing.assert_allclose(found, -np.sort(-scores, axis=1)[:, :4], atol=1e-5)
     np.testing.assert_allclose(np.take_along_axis(scores, partners, 1), found, atol=1e-5)
-
-
-def test_a_partner_exists_at_the_time(
-    folders: dict[str, Path], runs: dict[str, Path], tmp_path: Path
-) -> None:
-    first = first_times_of(load_dataset(folders["shop"]), "item", "time")
-    assert first is not None
-    at = int(first.sort().values[4])
-    np.save(tmp_path / "users.npy", np.arange(USERS))
-    options = ["--top", int((first <= at).sum()), "--nodes", tmp_path / "users.npy", "--at", at]
-    assert batchgnn("predict", runs["shop"], *options, "--out", tmp_path / "top") == 0
-    partners = torch.from_numpy(np.load(tmp_path / "top" / "partners.npy"))
-    assert (first[partners] <= at).all()
 
 
 def test_nodes_that_do_not_exist_are_no_partners_of_their_own_type(tmp_path: Path) -> None:
