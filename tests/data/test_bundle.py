@@ -116,6 +116,7 @@ BAD_ARRAYS: list[tuple[str, dict[str, Any], str]] = [
     ("edge_index", {"edge_index": np.full((2, 5), NODES, np.int32)}, "node id 20"),
     ("edge_index", {"edge_index": np.array([[{}]], dtype=object)}, "could only be unpickled"),
     ("y", {"y": np.full(NODES, CLASSES, np.int16)}, "label 3"),
+    ("x_indptr", {"x_indptr": np.zeros(NODES + 1)}, "is float64 [21], expected integers"),
     ("x_indptr", {"x_indptr": np.arange(NODES + 1, dtype=np.int32)}, "ends with 20"),
     ("x_indptr", {"x_indptr": np.ones(NODES + 1, np.int32)}, "does not start with 0"),
     ("x_indptr", {"x_indptr": np.array([0, 5] + [4] * (NODES - 1), np.int32)}, "decreases"),

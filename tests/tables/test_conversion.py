@@ -298,6 +298,8 @@ DBL_MAX = float(np.finfo(np.float64).max)
         (USERS + "split = 'n'", {"n": ["a", None, "b"]}, "split: n: no row has one of the values train, val"),
         (features("hashed"), {"n": MAPS}, "features.n: has the type map.*; give another column"),
         (features("list"), {"n": [[["a"]]] * 3}, "n: has the type list.*, expected lists of numbers; give"),
+        (USERS + "features = { id = 'number' }", {"id": [b"u"]}, "has the type binary, expected numbers"),
+        (features("list"), {"n": [[1.0], [2.0], [1e300]]}, r"row 2: n: \[1e.300\] cannot be read"),
         (features("number"), {"n": [1.0, 2.0, DBL_MAX]}, "row 2: n: 1.797.*e.308 cannot be read"),
         (USERS + "label = 'n'", {"n": [1.0, 2.0, 1e300]}, "row 2: n: 1e.300 cannot be read"),
         (

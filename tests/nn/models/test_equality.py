@@ -56,7 +56,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "batch norm and elu": {"norm": "batch_norm", "act": "elu"},
     "layer norm": NODE_NORM,
     "layer norm after act": {**NODE_NORM, "act": "leaky_relu", "act_kwargs": {"negative_slope": 0.3}},
-    "learned act": {"act": "prelu", "act_first": True},
+    "learned act": {**NODE_NORM, "act": "prelu", "act_first": True},
     "no act": {"act": None, "norm": torch.nn.LayerNorm(HIDDEN)},
     "jk last": {"jk": "last"},
     "jk cat": {"jk": "cat", "norm": "batch_norm"},
