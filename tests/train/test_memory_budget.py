@@ -28,7 +28,7 @@ from pyg_batchgnn.data import (
 from pyg_batchgnn.disk import DiskReader, ScratchTable, is_mapped
 from pyg_batchgnn.loader import local_setup
 from pyg_batchgnn.partition import partition_parts
-from pyg_batchgnn.train import evaluate, prediction, trainer
+from pyg_batchgnn.train import evaluate, prediction, trainer, training_data
 from pyg_batchgnn.train.config.train_config import TrainConfig, assign
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.graphs import WholeGraph
@@ -161,6 +161,16 @@ def test_learned_rows_are_not_joined_to_features_on_disk(graph_folder: Path) -> 
     WholeGraph.of(data, config)
     with pytest.raises(TrainError, match="node has learned rows and features that stay on disk"):
         WholeGraph.of(data, assign(config, ["sampling.evaluation=exact"]))
+
+
+def test_the_fingerprint_of_a_large_file_is_read_past_the_page_cache(
+    graph_folder: Path, files: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training_data, "_SAMPLES", 1000)
+    plain = fingerprint_dataset(load_dataset(graph_folder))
+    assert not files
+    monkeypatch.setattr(training_data, "_LARGE", 50_000)
+    assert fingerprint_dataset(load_dataset(graph_folder)) == plain and files
 
 
 # Evaluation has larger minibatches.
