@@ -127,6 +127,7 @@ def test_what_does_not_fit_is_refused() -> None:
         (lambda: sage(carrying(minibatch, "sum")), r"aggregates by mean here.*build\(data, 'mean'\)"),
         (lambda: sage(minibatch), "needs minibatches of 3 hops, but this one has 2"),
         (lambda: sage(minibatch, x=no_own), "the features of each node"),
+        (lambda: sage(batch_cases()["induced subgraph"], x=mean), "an induced subgraph has no hops"),
         (lambda: nn.GAT(FEATURES, HIDDEN, 3, CLASSES)(carrying(minibatch, "mean")), "depends on the"),
         (lambda: GATConv(FEATURES, 4)(mean, minibatch), "depends on the edge"),
         (lambda: SAGEConv(FEATURES, 4, aggr="max")(mean, minibatch), "by the maximum"),

@@ -263,6 +263,18 @@ REFUSED: dict[str, tuple[Callable[[Any, dict[str, Tensor]], Any], type[Exception
         "bipartite",
     ),
     "no layer": (lambda batch, x: nn.HeteroConv(SAGE)(x, batch), ValueError, "number of the layer"),
+    "values": (
+        lambda batch, x: nn.HeteroConv(SAGE).double()(x, batch, 1, edge_attr_dict={CITES: x["paper"]}),
+        TypeError,
+        "takes no edge_attr_dict",
+    ),
+    "values in third place": (
+        lambda batch, x: nn.HeteroConv(SAGE).double()(
+            x, {CITES: batch.edges_of(CITES).edge_index}, {CITES: x["paper"]}
+        ),
+        TypeError,
+        "takes no values",
+    ),
     "few rows": (
         lambda batch, x: nn.HeteroConv(SAGE)({**x, "author": x["author"][:1]}, batch, 1),
         ValueError,

@@ -140,6 +140,11 @@ def test_dropout_is_keyed() -> None:
 
 
 REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
+    "edges twice": (
+        lambda: nn.to_hetero(nn.SAGE(3, 4, 2), METADATA)(CASES["papers"], {}),
+        TypeError,
+        "its own edges",
+    ),
     "aggregation": (lambda: nn.to_hetero(nn.SAGE(3, 4, 2), METADATA, "cat"), ValueError, "'cat'"),
     "loops": (lambda: nn.to_hetero(nn.GAT(3, 4, 2), METADATA), ValueError, "add_self_loops"),
     "gcn": (lambda: nn.to_hetero(nn.GCN(3, 4, 2, **NO_LOOPS), METADATA), ValueError, "take SAGE"),
