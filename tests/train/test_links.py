@@ -175,6 +175,8 @@ def test_links_of_named_types(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     given = ["--edge-type", "user,buys,item", "--epochs", 2, "--loss", "bpr"]
     assert batchgnn(*arguments(shop, run, *given)) == 0
     assert "predicts user-buys-item" in capsys.readouterr().out
+    task = read_config(run / "config.json").task
+    assert PredictedLinks.of(load_dataset(shop), task).reverse == ("item", "rev_buys", "user")
     result = json.loads((run / "result.json").read_text())
     assert 0 < result["test"]["mrr"] <= 1 and 0 < result["val"]["mrr"] <= 1
     assert "name one with --edge-type" in mistake(capsys, *arguments(shop, tmp_path / "other"))
