@@ -18,7 +18,7 @@ from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.evaluate import MeasuredTimedLinks, score_pairs
 from pyg_batchgnn.train.link_tasks import DrawnTargets, ExistingTargets, PredictedLinks
 from pyg_batchgnn.train.times import first_times_of, latest_time, link_times, times_of
-from tests.support.launched_runs import assert_ended, assert_same_tensors, launch
+from tests.support.launched_runs import assert_ended, launch
 from tests.support.tiers import ALL as ALL_TIERS
 from tests.support.timed_graphs import BUYS, ITEMS, PAYMENTS, USERS, bank, shop, with_edges, with_signup
 from tests.support.training_runs import SMALL, batchgnn, job_alone, records
@@ -266,56 +266,29 @@ FIXED = ["--set", "run.matrix_product=native", "--seed", "5"]
 def test_two_ranks_are_as_one_process(
     folders: dict[str, Path], runs: dict[str, Path], tmp_path: Path
 ) -> None:
-    """Metrics and predictions are those of one process, and a stopped run resumes exactly."""
     np.save(tmp_path / "users.npy", np.arange(USERS)[::-1].copy())
-    options = {"bank": NODES, "shop": [*LINKS, "--negatives", "2"]}
-    resumed, frozen, ways = ["bank", "shop"], ["bank", "shop", "mixed"], ["random", "saved", "hybrid"]
-    if not ALL_TIERS:
-        resumed, frozen, ways = [], ["shop"], ["random", "hybrid"]
-    assert batchgnn("partition", folders["shop"], "--out", tmp_path / "parts", "--parts", 2) == 0
-    usual = ["train", folders["shop"], *options["shop"], *FIXED]
-    made: dict[str, list[Any]] = {
-        f"shop {way}": [*usual, *more, "--run", tmp_path / f"shop {way}"]
-        for way, more in (
-            ("random", []),
-            ("saved", ["--partition", tmp_path / "parts"]),
-            ("hybrid", ["--hybrid"]),
-        )
-        if way in ways
-    }
-    graphs = {**folders, "mixed": write_folder(with_signup(shop()), tmp_path / "mixed")}
-    for name in frozen:
-        usual = ["train", graphs[name], *options["bank" if name == "bank" else "shop"], *FIXED]
-        made[f"{name} frozen"] = [*usual, *FROZEN, "--run", tmp_path / f"{name} frozen"]
-    for name in resumed:
-        usual = ["train", folders[name], *options[name], *FIXED]
-        made[f"{name} whole"] = [*usual, "--partition", "ldg", "--run", tmp_path / f"{name} whole"]
-        made[f"{name} broken"] = [*usual, "--partition", "ldg", "--run", tmp_path / f"{name} broken"]
-        made[f"{name} resumed"] = ["train", "--resume", tmp_path / f"{name} broken"]
-    made["nodes"] = ["predict", runs["bank"], "--nodes", "test", "--out", tmp_path / "nodes"]
+    graphs = {"shop": folders["shop"]}
+    if ALL_TIERS:
+        graphs |= {"bank": folders["bank"], "mixed": write_folder(with_signup(shop()), tmp_path / "mixed")}
     top = ["predict", runs["shop"], "--top", 3, "--nodes", tmp_path / "users.npy", "--at", 800]
-    made["top"] = [*top, "--out", tmp_path / "top"]
-    commands: list[dict[str, Any]] = [{"arguments": [str(word) for word in one]} for one in made.values()]
-    for name in resumed:
-        commands[list(made).index(f"{name} broken")]["fault"] = [1, 3, "SIGINT"]
-    seen = dict(zip(made, launch(2, *commands, hosts=[0, 1], timeout=200.0), strict=True))
-    for name, one in seen.items():
-        assert_ended(one, 130 if "broken" in name else 0)
-    for name in resumed:
-        assert_same_tensors(tmp_path / f"{name} whole", tmp_path / f"{name} broken")
-        assert records(tmp_path / f"{name} whole") == records(tmp_path / f"{name} broken")
-    for name in ways[1:]:
-        assert_same_tensors(tmp_path / "shop random", tmp_path / f"shop {name}")
-    for name in frozen:
-        alone = tmp_path / f"{name} alone"
-        arguments = made[f"{name} frozen"]
-        assert batchgnn(*arguments[: arguments.index("--schedule")], *FROZEN[4:], "--run", alone) == 0
-        for line, other in zip(records(alone), records(tmp_path / f"{name} frozen"), strict=True):
+    predicts: dict[str, list[Any]] = {"nodes": ["predict", runs["bank"], "--nodes", "test"], "top": top}
+    trains: dict[str, list[Any]] = {
+        name: ["train", graph, *(NODES if name == "bank" else [*LINKS, "--negatives", "2"]), *FIXED]
+        for name, graph in graphs.items()
+    }
+    made = [[*one, *FROZEN, "--hybrid", "--run", tmp_path / name] for name, one in trains.items()]
+    made += [[*one, "--out", tmp_path / name] for name, one in predicts.items()]
+    commands = [{"arguments": [str(word) for word in one]} for one in made]
+    for seen in launch(2, *commands, hosts=[0, 1], timeout=200.0):
+        assert_ended(seen, 0)
+    for name, one in trains.items():
+        assert batchgnn(*one, *FROZEN[:2], *FROZEN[4:], "--run", tmp_path / f"{name} alone") == 0
+        for line, other in zip(records(tmp_path / f"{name} alone"), records(tmp_path / name), strict=True):
             for part in ("train", "val"):
                 assert line[part] == pytest.approx(other[part], rel=1e-5)
-    for name in ("nodes", "top"):
+    for name, one in predicts.items():
         out = tmp_path / f"{name} alone"
-        assert batchgnn(*made[name][:-1], out) == 0
+        assert batchgnn(*one, "--out", out) == 0
         assert {path.name for path in out.iterdir()} == {path.name for path in (tmp_path / name).iterdir()}
         for path in out.glob("*.npy"):
             np.testing.assert_allclose(np.load(tmp_path / name / path.name), np.load(path), atol=1e-5)
