@@ -120,6 +120,7 @@ def test_files_that_nothing_reads_are_named(tmp_path: Path) -> None:
 BY_HAND: list[tuple[str, str, dict[str, Any], str]] = [
     ("edge_index", "edge_index", {"edge_index": EDGE_INDEX.astype(float)}, "dtype is float64"),
     ("edge_index", "edge_index", {"edge_index": EDGE_INDEX + 1}, "node id 20"),
+    ("edge_index", "edge_index", {"edge_index": EDGE_INDEX.astype(np.uint64) + 2**63}, "not fit int64"),
     ("dst", "dst", {"edge_index": None, "src": EDGE_INDEX[0], "dst": EDGE_INDEX[1][:-1]}, "shape is [59]"),
     ("dst", "dst", {"edge_index": None, "src": EDGE_INDEX[0]}, "does not exist"),
     ("x", "x", {"x": np.zeros((NODES, 2), complex)}, "dtype is complex128"),

@@ -222,7 +222,8 @@ def test_dropout_differs_between_examples_of_a_node() -> None:
 def test_reads_codes_in_place() -> None:
     torch.manual_seed(5)
     rows = [drawn_table(25, width, seed=width, extreme=False) for width in (12, 7)]
-    relations = {("a", "to", "b"): nn.SAGEConv((12, 7), 5), ("b", "to", "b"): nn.SAGEConv(7, 5)}
+    attention = nn.GATConv((12, 7), 5, add_self_loops=False)
+    relations = {("a", "to", "b"): attention, ("b", "to", "b"): nn.SAGEConv(7, 5)}
     conv, edges = nn.HeteroConv(relations), {one: torch.randint(25, (2, 70)) for one in relations}
     with decoded_rows() as decoded:
         found = conv(dict(zip("ab", rows, strict=True)), edges)["b"]

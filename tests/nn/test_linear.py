@@ -113,3 +113,16 @@ def test_reads_features_in_place() -> None:
     found = layer(views, relu=True)
     wanted = layer({name: one.gather() for name, one in views.items()})
     assert all(torch.equal(found[name], wanted[name].relu()) for name in wanted)
+
+
+def test_some_types_and_watched_layers() -> None:
+    layer = nn.HeteroDictLinear(WIDTHS, 5)
+    x = tables(torch.float32)
+    wanted = layer(x)
+    seen: list[int] = []
+    layer.lins["paper"].register_forward_hook(lambda *given: seen.append(len(given[2])))
+    assert list(layer({"paper": x["paper"]})) == ["paper"] and seen == [60]
+    found = layer(x, relu=True)
+    assert distance(found["paper"], wanted["paper"].relu()) < 1e-6
+    with pytest.raises(ValueError, match=r"must be \[rows, 12\]"):
+        nn.HeteroDictLinear(WIDTHS, 5)({"paper": x["author"]})

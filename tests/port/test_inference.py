@@ -30,7 +30,7 @@ from tests.support.ranks import run_ranks
 from tests.support.recorded_models import Written, assert_close, pair
 from tests.support.reference_aggregates import with_loops
 from tests.support.reference_partition import split_graph
-from tests.support.tiers import each, examples, in_all
+from tests.support.tiers import ALL, each, examples, in_all
 from tests.support.typed_graphs import TypedCase, typed_cases
 
 #: Products of options are in `make test-all`.
@@ -253,7 +253,8 @@ def equality(comm: Communicator) -> None:
         both = (DistFeatureStore(part, comm, share=number % 2 == 0), DistGraphStore(part, comm))
         loader = MacrobatchNeighborLoader(both, [2], batch_size=4)
         before = comm.counters.snapshot()
-        for name in RANK_MODELS if number == 0 else ("gcn", "gat, edge_attr"):
+        more = RANK_MODELS if ALL else ("sage", "gcn", "gat, edge_attr", "of PyG")
+        for name in more if number == 0 else ("gcn", "gat, edge_attr"):
             expected = expected_of(name, case)
             for budget in (None, 20_000) if number < 2 else (None,):
                 found = model_of(name).inference(loader, memory_budget=budget, edge_values=read_by(name))

@@ -265,6 +265,16 @@ def test_odd_batches(name: str, first: bool) -> None:
     assert found_in(ours).reasons == []
 
 
+def test_a_call_that_fails_is_forgotten() -> None:
+    ours, plain = pair(Options())
+    wrong = batches()[0].clone()
+    wrong.x = wrong.x[:, :2]
+    with pytest.raises(ValueError, match="must be"):
+        ours(wrong)
+    compare(ours, plain)
+    assert_recorded(ours)
+
+
 def test_rows_of_other_widths_and_types() -> None:
     class Wide(torch.nn.Module):
         def __init__(self) -> None:
