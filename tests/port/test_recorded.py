@@ -71,37 +71,25 @@ def _longer(model: Any) -> None:
     model.convs.append(pyg.GCNConv(CLASSES, CLASSES).double())
 
 
-def _forward_of_model(model: Any) -> None:
-    kind = type(model)
-    model.forward = lambda *args, **kwargs: 2 * kind.forward(model, *args, **kwargs)
-
-
 def _parametrized(model: Any) -> None:
     parametrizations.weight_norm(model.convs[0].lin)
     with torch.no_grad():
         model.convs[0].lin.parametrizations.weight.original0.mul_(2.0)
 
 
+#: TorchDynamo guards most of what changes; these are seen here.
 CHANGES: dict[str, Callable[[Any], Any]] = {
-    "head": lambda model: setattr(model, "head", torch.nn.Linear(CLASSES, 3).double()),
-    "another conv": lambda model: setattr(model.convs, "1", pyg.GraphConv(HIDDEN, CLASSES).double()),
     "longer": _longer,
-    "option of conv": lambda model: setattr(model.convs[0], "add_self_loops", False),
     "other parameter": lambda model: setattr(
         model.norms[0], "weight", torch.nn.Parameter(torch.full((HIDDEN,), 3.0, dtype=torch.float64))
     ),
     "forward of instance": lambda model: setattr(model.norms[0], "forward", lambda x: x * 3),
-    "forward of model": _forward_of_model,
     "hook of model": lambda model: model.register_forward_hook(lambda *given: given[-1] * 3),
     "parametrized": _parametrized,
 }
 
 
-#: TorchDynamo guards most of what changes; `make test` has what is seen here.
-SEEN_HERE = ["longer", "other parameter", "forward of instance", "hook of model", "parametrized"]
-
-
-@pytest.mark.parametrize("change", [*SEEN_HERE, *in_all(*(one for one in CHANGES if one not in SEEN_HERE))])
+@pytest.mark.parametrize("change", CHANGES)
 def test_a_change_between_calls_acts_as_on_the_plain_model(change: str) -> None:
     ours, plain = pair(Options())
     compare(ours, plain)

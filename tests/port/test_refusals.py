@@ -49,7 +49,7 @@ CALLS = 0
 
 
 #: Attributes of models that calls do not write.
-SETTINGS = {"middle", "functions", "partial", "steps"}
+SETTINGS = {"middle", "functions", "steps"}
 
 
 class Warmup:
@@ -71,7 +71,7 @@ class Rich(Net):
     def __init__(self, middle: Middle) -> None:
         super().__init__(middle)
         self.args, self.warmup = SimpleNamespace(rate=0.5), Warmup()
-        self.functions, self.partial = [torch.tanh], functools.partial(torch.mul, other=0.5)
+        self.functions = [torch.tanh]
         self.rows = [torch.linspace(0.5, 1, HIDDEN, dtype=torch.float64)]
         self.kinds, self.steps = {"tanh"}, itertools.count(1)
         self.gate = torch.nn.Parameter(torch.zeros(()))
@@ -409,24 +409,13 @@ CASES: dict[str, Case] = {
     "writes result": Case(writes_result, why="mul writes to a tensor"),
     # Values that change between calls.
     "closure": _closure(),
-    "getattr with a default": Case(
-        lambda model, _, h: h * getattr(model.args, "tau", 1.0),
-        change=lambda model, n: setattr(model.args, "tau", 2.0 * n),
-    ),
     "vars of an object": Case(
         lambda model, _, h: h * vars(model.args)["rate"],
         change=lambda model, n: setattr(model.args, "rate", 2.0 * n),
         why="whose changes PyTorch's tracer does not see",
     ),
-    "partial": Case(
-        lambda model, _, h: model.partial(h),
-        change=_set(partial=tuple(functools.partial(torch.mul, other=rate) for rate in (2.0, 3.0))),
-    ),
     "tensor in a list": Case(
         lambda model, _, h: h * model.rows[0], change=lambda model, _: model.rows[0].mul_(2.0)
-    ),
-    "missing in a dict": Case(
-        lambda _, __, h: h * COUNTS.get("tau", 1.0), change=lambda _, n: COUNTS.update(tau=2.0 * n)
     ),
     # FAULT: TorchDynamo looks through the cache and takes the new value.
     "remembered": Case(
@@ -437,27 +426,9 @@ CASES: dict[str, Case] = {
         change=lambda _, n: os.environ.update(BATCHGNN_TEST_RATE=str(2 * n)),
         why="whose changes PyTorch's tracer does not see",
     ),
-    "kind of an object": Case(
-        lambda model, _, h: h.tanh() if isinstance(model.extra, int) else h.relu(),
-        prepare=lambda model: setattr(model, "extra", 1),
-        change=_set(extra=(1, "one")),
-    ),
     "members of a set": Case(
         lambda model, _, h: h.tanh() if "tanh" in model.kinds else h.relu(),
         change=lambda model, n: (model.kinds.discard("tanh"), model.kinds.add(f"kind {n}")),
-    ),
-    "whether an attribute is there": Case(
-        lambda model, _, h: h * 2 if hasattr(model, "beta") else h, change=_set(beta=(1, 1))
-    ),
-    "number of parameters": Case(
-        lambda model, _, h: h * len(list(model.parameters())),
-        change=lambda model, n: setattr(
-            model, f"more{n}", torch.nn.Parameter(torch.zeros(1, dtype=torch.float64))
-        ),
-    ),
-    "whether a parameter is frozen": Case(
-        lambda model, _, h: h * 2 if model.gate.requires_grad else h,
-        change=lambda model, n: model.gate.requires_grad_(n != 1),
     ),
     "time": Case(lambda _, __, h: h + 0 * time.perf_counter(), why="perf_counter"),
     # FAULT: AttributeError: 'int' object has no attribute 'item'.
