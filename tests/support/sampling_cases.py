@@ -152,7 +152,6 @@ def expected_minibatches(
 def assert_equals_reference(
     batch: SampledMinibatch, expected: ReferenceMinibatch, plan: SamplingPlan
 ) -> None:
-    """Every field has the reference's numbers and the documented dtype and shape."""
     assert list(batch.nodes_per_hop) == expected.nodes_per_hop
     assert list(batch.edges_per_hop) == expected.edges_per_hop
     assert batch.batch_size == expected.nodes_per_hop[0]
