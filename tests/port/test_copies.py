@@ -18,6 +18,7 @@ from tests.support.ported_models import GRAPH
 from tests.support.random_models import FEATURES, WIDTH
 from tests.support.random_typed_models import TYPED
 from tests.support.recorded_models import assert_as_plain, assert_close, found_in, pair
+from tests.support.tiers import in_all
 
 SEEDS = torch.arange(25).remainder(7)
 DOUBLE = torch.float64
@@ -100,7 +101,7 @@ class Typed(torch.nn.Module):
         return rows
 
 
-@pytest.mark.parametrize("export", ["pyg", "native"])
+@pytest.mark.parametrize("export", [*in_all("pyg"), "native"])
 def test_rows_and_gradients_of_typed_batches(export: str) -> None:
     torch.manual_seed(0)
     ours, plain = pair(Typed())

@@ -17,6 +17,7 @@ from pyg_batchgnn.train.node_tasks import ClassTask, LabelTask, ValueTask
 from pyg_batchgnn.train.progress import Phase
 from pyg_batchgnn.train.report import TerminalReport, final_table, plot_learning, plot_phases
 from pyg_batchgnn.train.run_folder import EpochRecord, RunResult
+from tests.support.tiers import in_all
 from tests.train.test_run_folder import record
 
 
@@ -72,11 +73,7 @@ def test_the_bar_says_what_an_epoch_waits_for() -> None:
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
-@pytest.mark.parametrize(
-    "records",
-    [[record(1, None)], [record(e) for e in range(1, 100)]],
-    ids=["unevaluated", "many"],
-)
+@pytest.mark.parametrize("records", [[record(1, None)], *in_all([record(e) for e in range(1, 100)])], ids=len)
 def test_learning(records: list[EpochRecord], tmp_path: Path) -> None:
     task = ClassTask(4, Metric.ACCURACY)
     backend = matplotlib.get_backend()
