@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <random>
 #include <utility>
 #include <vector>
 
@@ -27,7 +26,7 @@ inline void result(const SampledMinibatch& sampled) {
 template <class Index, class Naming>
 class Ranks {
  public:
-  Ranks(const TypedGraph<Index>& graph, Plan plan, size_t parts, bool timed, std::mt19937_64& random)
+  Ranks(const TypedGraph<Index>& graph, Plan plan, size_t parts, bool timed, Random& random)
       : graph_(graph),
         plan_(std::move(plan)),
         random_(random),
@@ -198,7 +197,7 @@ class Ranks {
 
   const TypedGraph<Index>& graph_;
   const Plan plan_;
-  std::mt19937_64& random_;
+  Random& random_;
   const Parts<Index> parts_;
   const QuestionShape shape_;
   std::vector<OwnSeeds> seeds_;  // by rank
@@ -210,7 +209,7 @@ class Ranks {
 // Samples over up to `parts` parts, and with spoilt messages.
 template <class Index, class Naming>
 void relay(const TypedGraph<Index>& graph, const Plan& plan, size_t parts, bool timed,
-           std::mt19937_64& random) {
+           Random& random) {
   Ranks<Index, Naming> ranks(graph, plan, parts, timed, random);
   ranks.equal_to_one_process();
   ranks.spoilt();
