@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include "bindings/operators.h"
-#include "bindings/tensors.h"
 #include "kernels/nn/attention.h"
 
 namespace pyg_batchgnn {
@@ -114,13 +113,13 @@ Tensor attention_keep(const Tensor& indptr, const OptionalTensor& node, int64_t 
 
 }  // namespace operators
 constexpr Operator kOperators[] = {
-    OPERATOR(attention,
-             "(Tensor x, Tensor? decoding, Tensor? row, Tensor indptr, Tensor indices, Tensor "
-             "source_weight, Tensor? target_weight, Tensor? target_logits, Tensor? edge_logits, Tensor? "
-             "edge_rows, Tensor? target_rows, Tensor? edge_weight, Tensor? node, Tensor[] by_source, bool "
-             "by_head, "
-             "int scores, int num_targets, int num_loops, float negative_slope, float drop, int key, "
-             "ScalarType out_dtype, int threads) -> (Tensor out, Tensor coefficient, Tensor total)"),
+    OPERATOR(
+        attention,
+        "(Tensor x, Tensor? decoding, Tensor? row, Tensor indptr, Tensor indices, Tensor "
+        "source_weight, Tensor? target_weight, Tensor? target_logits, Tensor? edge_logits, Tensor? "
+        "edge_rows, Tensor? target_rows, Tensor? edge_weight, Tensor? node, Tensor[] by_source, bool "
+        "by_head, int scores, int num_targets, int num_loops, float negative_slope, float drop, int key, "
+        "ScalarType out_dtype, int threads) -> (Tensor out, Tensor coefficient, Tensor total)"),
     OPERATOR(
         attention_grads,
         "(Tensor grad, Tensor? grad_coefficient, Tensor? grad_total, Tensor coefficient, Tensor x, "

@@ -1,6 +1,7 @@
 // Rows of files.
 
 #include <algorithm>
+#include <limits>
 
 #include "bindings/operators.h"
 #include "kernels/disk/file.h"
@@ -17,13 +18,13 @@ FileRows rows_of(int64_t offset, int64_t row_bytes, const Tensor& row) {
   return {offset, row_bytes, data<int64_t>(row), row.numel()};
 }
 
-// Returns the number of operations, but at most `most`.
-int64_t operations_of(const FileRows& rows, const RunRules& rules, int64_t most) {
+// Returns the number of operations, but at most `most`, and their bytes.
+std::tuple<int64_t, int64_t> operations_of(const FileRows& rows, const RunRules& rules, int64_t most) {
   RunCutter cutter(rows, rules);
   FileOperation operation;
-  int64_t found = 0;
-  while (found < most && cutter.next(operation)) ++found;
-  return found;
+  int64_t found = 0, bytes = 0;
+  for (; found < most && cutter.next(operation); ++found) bytes += operation.end - operation.begin;
+  return {found, bytes};
 }
 
 }  // namespace
@@ -39,7 +40,7 @@ std::tuple<int64_t, int64_t, int64_t, int64_t> disk_read_rows_(int64_t file, int
   const RunRules rules{block, gap, largest};
   const RowPlaces places{mutable_data<char>(out), data_or_null<int64_t>(place)};
   const auto way = static_cast<Requests>(requests);
-  const int64_t slots = std::max<int64_t>(1, operations_of(rows, rules, depth));
+  const int64_t slots = std::max<int64_t>(1, std::get<0>(operations_of(rows, rules, depth)));
   std::unique_ptr<ReadQueue> queue;
   // One operation is not worth a queue.
   if (way == Requests::kQueue || (way == Requests::kAny && slots > 1)) {
@@ -52,13 +53,10 @@ std::tuple<int64_t, int64_t, int64_t, int64_t> disk_read_rows_(int64_t file, int
   return {result.bytes, result.operations, result.error, result.error_at};
 }
 
-Tensor disk_count_operations(int64_t offset, int64_t row_bytes, const Tensor& row, const Tensor& gap,
-                             int64_t block, int64_t largest) {
-  Tensor counts = new_array<int64_t>({gap.numel(), largest / block + 1});
-  std::fill_n(mutable_data<int64_t>(counts), counts.numel(), 0);
-  count_operations(rows_of(offset, row_bytes, row), {block, 0, largest}, data<int64_t>(gap), gap.numel(),
-                   mutable_data<int64_t>(counts));
-  return counts;
+std::tuple<int64_t, int64_t> disk_count_operations(int64_t offset, int64_t row_bytes, const Tensor& row,
+                                                   int64_t block, int64_t gap, int64_t largest) {
+  return operations_of(rows_of(offset, row_bytes, row), {block, gap, largest},
+                       std::numeric_limits<int64_t>::max());
 }
 
 int64_t disk_block(int64_t file) { return direct_block(static_cast<int>(file)); }
@@ -69,8 +67,10 @@ constexpr Operator kOperators[] = {
              "(int file, int offset, int row_bytes, Tensor row, Tensor(a!) out, Tensor? place, int block, "
              "int gap, int largest, int depth, int requests) -> (int bytes, int operations, int error, int "
              "error_at)"),
-    OPERATOR(disk_count_operations,
-             "(int offset, int row_bytes, Tensor row, Tensor gap, int block, int largest) -> Tensor"),
+    OPERATOR(
+        disk_count_operations,
+        "(int offset, int row_bytes, Tensor row, int block, int gap, int largest) -> (int operations, int "
+        "bytes)"),
     OPERATOR(disk_block, "(int file) -> int"),
 };
 

@@ -1,5 +1,4 @@
 #include "bindings/operators.h"
-#include "bindings/tensors.h"
 #include "kernels/history.h"
 
 namespace pyg_batchgnn {
@@ -39,12 +38,6 @@ Tensor history_lines(const Tensor& slot, const Tensor& named, const Tensor& link
   return line;
 }
 
-void history_put_(const Tensor& table, const Tensor& line, const Tensor& rows, int64_t threads) {
-  const int64_t row_bytes = rows.size(1) * static_cast<int64_t>(rows.element_size());
-  put_lines(data<char>(rows), row_bytes, data<int32_t>(line), line.numel(), mutable_data<char>(table),
-            threads);
-}
-
 ThreeTensors history_layer(const Tensor& indptr, const Tensor& source, const Tensor& cached, int64_t targets,
                            int64_t own_nodes, int64_t own_rows, int64_t threads) {
   const HaloLayer layer{data<int64_t>(indptr), data<int32_t>(source), targets, own_nodes, own_rows,
@@ -78,7 +71,6 @@ constexpr Operator kOperators[] = {
              "(Tensor(a!) slot, Tensor(b!) named, Tensor(c!) links, Tensor(d!) ends, Tensor node, Tensor "
              "step) -> Tensor"),
     OPERATOR(history_lines, "(Tensor slot, Tensor named, Tensor links, Tensor ends) -> Tensor"),
-    OPERATOR(history_put_, "(Tensor(a!) table, Tensor line, Tensor rows, int threads) -> ()"),
     OPERATOR(history_layer,
              "(Tensor indptr, Tensor source, Tensor cached, int targets, int own_nodes, int own_rows, int "
              "threads) -> (Tensor indptr, Tensor source, Tensor place)"),

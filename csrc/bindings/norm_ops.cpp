@@ -2,8 +2,6 @@
 #include <cmath>
 
 #include "bindings/operators.h"
-#include "bindings/tensors.h"
-#include "kernels/nn/layer_norm.h"
 #include "kernels/nn/norm.h"
 
 namespace pyg_batchgnn {
@@ -104,37 +102,31 @@ ThreeTensors batch_norm(const Tensor& x, const OptionalTensor& weight, const Opt
   return {std::move(y), std::move(by.mean).tensor(), std::move(variances).tensor()};
 }
 
+// The gradients of x, or the columns that they are computed from (`GradientColumns`); and of weight
+// and bias.
 ThreeTensors batch_norm_grads(const Tensor& grad, const Tensor& x, const OptionalTensor& weight,
                               const OptionalTensor& bias, const Tensor& mean, const Tensor& variance,
-                              double eps, bool relu, bool own_statistics, int64_t threads) {
-  const NormColumns by(copy_of(mean), copy_of(variance), weight, bias, x.size(1), eps);
-  const Statistics statistics = own_statistics ? Statistics::kOwn : Statistics::kGiven;
-  Column d_weight(x.size(1)), d_bias(x.size(1));
-  Tensor d_x = new_tensor_like(x);
-  with_float(x, [&](auto type) {
-    using T = decltype(type);
-    pyg_batchgnn::batch_norm_grads(rows_of<T>(x), data<T>(grad), by.get(), epilogue_of(relu), statistics,
-                                   threads, mutable_data<T>(d_x), d_weight.data(), d_bias.data());
-  });
-  return {std::move(d_x), std::move(d_weight).tensor(), std::move(d_bias).tensor()};
-}
-
-ThreeTensors batch_norm_grad_columns(const Tensor& grad, const Tensor& x, const OptionalTensor& weight,
-                                     const OptionalTensor& bias, const Tensor& mean, const Tensor& variance,
-                                     double eps, bool relu, int64_t threads) {
+                              double eps, bool relu, bool own_statistics, bool as_columns, int64_t threads) {
   const int64_t columns = x.size(1);
   const NormColumns by(copy_of(mean), copy_of(variance), weight, bias, columns, eps);
+  const Statistics statistics = own_statistics ? Statistics::kOwn : Statistics::kGiven;
   Column d_weight(columns), d_bias(columns);
-  OptionalTensor of;
+  OptionalTensor out;
   with_float(x, [&](auto type) {
     using T = decltype(type);
     using A = Wide<T>;
-    of = new_array<A>({GradientColumns<A>::kRows, columns});
-    pyg_batchgnn::batch_norm_grad_columns(rows_of<T>(x), data<T>(grad), by.get(), epilogue_of(relu),
-                                          Statistics::kOwn, threads, {mutable_data<A>(*of), columns},
-                                          d_weight.data(), d_bias.data());
+    const auto compute = [&](const auto& function, auto to) {
+      function(rows_of<T>(x), data<T>(grad), by.get(), epilogue_of(relu), statistics, threads, to,
+               d_weight.data(), d_bias.data());
+    };
+    out = as_columns ? new_array<A>({GradientColumns<A>::kRows, columns}) : new_tensor_like(x);
+    if (as_columns) {
+      compute(batch_norm_grad_columns<T>, GradientColumns<A>{mutable_data<A>(*out), columns});
+    } else {
+      compute(pyg_batchgnn::batch_norm_grads<T>, mutable_data<T>(*out));
+    }
   });
-  return {std::move(*of), std::move(d_weight).tensor(), std::move(d_bias).tensor()};
+  return {std::move(*out), std::move(d_weight).tensor(), std::move(d_bias).tensor()};
 }
 
 ThreeTensors layer_norm(const Tensor& x, const OptionalTensor& weight, const OptionalTensor& bias, double eps,
@@ -208,12 +200,11 @@ constexpr Operator kOperators[] = {
     OPERATOR(batch_norm,
              "(Tensor x, Tensor? weight, Tensor? bias, Tensor? mean, Tensor? variance, float eps, bool "
              "relu, int threads) -> (Tensor y, Tensor mean, Tensor variance)"),
-    OPERATOR(batch_norm_grads,
-             "(Tensor grad, Tensor x, Tensor? weight, Tensor? bias, Tensor mean, Tensor variance, float "
-             "eps, bool relu, bool own_statistics, int threads) -> (Tensor x, Tensor weight, Tensor bias)"),
-    OPERATOR(batch_norm_grad_columns,
-             "(Tensor grad, Tensor x, Tensor? weight, Tensor? bias, Tensor mean, Tensor variance, float "
-             "eps, bool relu, int threads) -> (Tensor columns, Tensor weight, Tensor bias)"),
+    OPERATOR(
+        batch_norm_grads,
+        "(Tensor grad, Tensor x, Tensor? weight, Tensor? bias, Tensor mean, Tensor variance, float "
+        "eps, bool relu, bool own_statistics, bool as_columns, int threads) -> (Tensor x, Tensor weight, "
+        "Tensor bias)"),
     OPERATOR(layer_norm,
              "(Tensor x, Tensor? weight, Tensor? bias, float eps, bool relu, float drop, int key, Tensor? "
              "node, int threads) -> (Tensor y, Tensor norms, Tensor mask)"),

@@ -6,6 +6,7 @@
 #include "kernels/random.h"
 #include "kernels/sample/hgt.h"
 #include "kernels/sample/sample.h"
+#include "kernels/sample/tokens.h"
 
 namespace pyg_batchgnn {
 namespace {
@@ -81,6 +82,22 @@ Tensor keyed_permutation(int64_t n, int64_t seed, int64_t epoch) {
   return order;
 }
 
+Tensor list_tokens(const Tensor& seed_type, const Tensor& seed_row, const std::vector<int64_t>& num_nodes,
+                   const std::vector<int64_t>& source, const std::vector<int64_t>& target,
+                   const std::vector<Tensor>& indptr, const std::vector<Tensor>& indices, int64_t count) {
+  std::vector<std::vector<TokenEdges>> into(num_nodes.size());
+  for (size_t at = 0; at < indptr.size(); ++at) {
+    into[static_cast<size_t>(target[at])].push_back({static_cast<int64_t>(at), source[at],
+                                                     indptr[at].numel() - 1, data<int64_t>(indptr[at]),
+                                                     integers(indices[at])});
+  }
+  const int64_t seeds = seed_row.numel();
+  const Tensor table = new_array<int64_t>({6, seeds, count});
+  fill_tokens(data<int64_t>(seed_type), data<int64_t>(seed_row), num_nodes, into,
+              {seeds, count, mutable_data<int64_t>(table)});
+  return table;
+}
+
 int64_t minibatch_key(const Tensor& seeds) {
   return static_cast<int64_t>(pyg_batchgnn::minibatch_key(data<int64_t>(seeds), seeds.numel()));
 }
@@ -117,6 +134,9 @@ constexpr Operator kOperators[] = {
              "int epoch, int threads) -> (Tensor[] arrays, Tensor counts)"),
     OPERATOR(keyed_permutation, "(int n, int seed, int epoch) -> Tensor"),
     OPERATOR(minibatch_key, "(Tensor seeds) -> int"),
+    OPERATOR(list_tokens,
+             "(Tensor seed_type, Tensor seed_row, int[] num_nodes, int[] source, int[] target, Tensor[] "
+             "indptr, Tensor[] indices, int count) -> Tensor"),
 };
 
 PYG_BATCHGNN_REGISTER(kOperators)

@@ -72,6 +72,8 @@ class CclBackend : public c10d::Backend {
   void add_exchange(Task& task, const at::Tensor& output, const ::ccl::vector_class<size_t>& received,
                     const at::Tensor& input, const ::ccl::vector_class<size_t>& sent) const;
   void add_exchange(Task& task, const Tensors& outputs, const Tensors& inputs) const;
+  WorkPtr by_root(c10d::OpType operation, const at::Tensor& own, const std::vector<Tensors>& all,
+                  int64_t root, std::chrono::milliseconds timeout);
   WorkPtr point_to_point(c10d::OpType operation, const Tensors& tensors, int peer, int tag);
 
   std::mutex mutex_;

@@ -387,35 +387,30 @@ WorkPtr CclBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllT
   return submit(std::move(task));
 }
 
-// Gather and scatter are exchanges in which only one rank receives, or sends, anything.
+// Gather and scatter are exchanges in which only one rank receives, or sends, anything. `own`: this
+// rank's tensor; `all`: on the root, those of all ranks.
+WorkPtr CclBackend::by_root(OpType operation, const at::Tensor& own, const std::vector<Tensors>& all,
+                            int64_t root, std::chrono::milliseconds timeout) {
+  const bool gathers = operation == OpType::GATHER, is_root = rank_ == root;
+  TORCH_CHECK_VALUE(!is_root || (all.size() == 1 && all[0].size() == static_cast<size_t>(size_)),
+                    "ccl: ", gathers ? "gather" : "scatter", " takes a tensor for each of the ", size_,
+                    " ranks on its root");
+  Tensors one(static_cast<size_t>(size_), at::empty({0}, own.options())), others = one;
+  one[static_cast<size_t>(root)] = own;
+  if (is_root) others = all[0];
+  auto task = begin(operation, timeout, !gathers ? Tensors{own} : is_root ? others : Tensors{});
+  add_exchange(*task, gathers ? others : one, gathers ? one : others);
+  return submit(std::move(task));
+}
+
 WorkPtr CclBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
                            const c10d::GatherOptions& options) {
-  const at::Tensor& input = only(inputs, "gather");
-  const bool is_root = rank_ == options.rootRank;
-  TORCH_CHECK_VALUE(!is_root || (outputs.size() == 1 && outputs[0].size() == static_cast<size_t>(size_)),
-                    "ccl: gather takes a tensor for each of the ", size_, " ranks on its root");
-  const at::Tensor none = at::empty({0}, input.options());
-  Tensors to(static_cast<size_t>(size_), none), from = to;
-  from[static_cast<size_t>(options.rootRank)] = input;
-  if (is_root) to = outputs[0];
-  auto task = begin(OpType::GATHER, options.timeout, is_root ? to : Tensors{});
-  add_exchange(*task, to, from);
-  return submit(std::move(task));
+  return by_root(OpType::GATHER, only(inputs, "gather"), outputs, options.rootRank, options.timeout);
 }
 
 WorkPtr CclBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                             const c10d::ScatterOptions& options) {
-  const at::Tensor& output = only(outputs, "scatter");
-  const bool is_root = rank_ == options.rootRank;
-  TORCH_CHECK_VALUE(!is_root || (inputs.size() == 1 && inputs[0].size() == static_cast<size_t>(size_)),
-                    "ccl: scatter takes a tensor for each of the ", size_, " ranks on its root");
-  const at::Tensor none = at::empty({0}, output.options());
-  Tensors to(static_cast<size_t>(size_), none), from = to;
-  to[static_cast<size_t>(options.rootRank)] = output;
-  if (is_root) from = inputs[0];
-  auto task = begin(OpType::SCATTER, options.timeout, outputs);
-  add_exchange(*task, to, from);
-  return submit(std::move(task));
+  return by_root(OpType::SCATTER, only(outputs, "scatter"), inputs, options.rootRank, options.timeout);
 }
 
 // Messages between two ranks arrive in the order of sending, because oneCCL has no tags.

@@ -13,9 +13,8 @@
 namespace pyg_batchgnn {
 namespace {
 
-constexpr int64_t kSearchGrain = 4096;   // nodes, about a tenth of a millisecond of cache misses
-constexpr int64_t kCopyGrain = 1 << 20;  // bytes; fewer do not pay for a thread
-constexpr int64_t kAhead = 16;           // nodes between a prefetch and the use
+constexpr int64_t kSearchGrain = 4096;  // nodes, about a tenth of a millisecond of cache misses
+constexpr int64_t kAhead = 16;          // nodes between a prefetch and the use
 
 int64_t home(const CacheLines& cache, int64_t node) {
   return static_cast<int64_t>(mix(static_cast<uint64_t>(node)) & static_cast<uint64_t>(cache.slots - 1));
@@ -125,17 +124,6 @@ void store_lines(CacheLines& cache, const int64_t* node, const int64_t* step, in
 
 void list_lines(const CacheLines& cache, int32_t* line) {
   for (auto at = static_cast<int32_t>(cache.ends[0]); at != kNoLine; at = cache.newer[at]) *line++ = at;
-}
-
-void put_lines(const char* rows, int64_t row_bytes, const int32_t* line, int64_t count, char* table,
-               int64_t threads) {
-  const int64_t grain = kCopyGrain / std::max<int64_t>(row_bytes, 8);
-  run_ranges(count, grain, threads, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      if (line[i] == kNoLine) continue;
-      std::memcpy(table + line[i] * row_bytes, rows + i * row_bytes, static_cast<size_t>(row_bytes));
-    }
-  });
 }
 
 namespace {

@@ -36,10 +36,6 @@ void store_lines(CacheLines& cache, const int64_t* node, const int64_t* step, in
 // Writes the lines in use, the oldest first.
 void list_lines(const CacheLines& cache, int32_t* line);
 
-// table[line[i]] = rows[i] of `row_bytes`; rows without a line are left out. No line comes twice.
-void put_lines(const char* rows, int64_t row_bytes, const int32_t* line, int64_t count, char* table,
-               int64_t threads);
-
 // The edges of one layer of a minibatch with halo nodes: those whose source has a row.
 
 // Sources are own nodes, [0, own_nodes), and halo nodes behind them, own_nodes + [0, halo).

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import time
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
@@ -53,9 +53,8 @@ class DiskReader:
 
     def predict(self, row: Tensor) -> tuple[int, int]:
         """Returns the bytes and the requests of reading rows, [n] int64, ascending."""
-        counts = ops.count_operations(self._rows, row, [GAP], self._file.rule)[0]
-        blocks = int((counts * torch.arange(len(counts))).sum())
-        return blocks * self._file.rule.block, int(counts.sum())
+        operations, size = ops.count_operations(self._rows, row, replace(self._file.rule, gap=GAP))
+        return size, operations
 
     def bytes_per_second(self, seconds: float = 1.0) -> float:
         """Measures the rate of large reads, for a time or to the end of the table."""

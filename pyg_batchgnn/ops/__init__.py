@@ -104,6 +104,7 @@ from pyg_batchgnn.ops.sample import BudgetRules as BudgetRules
 from pyg_batchgnn.ops.sample import SampledGraph as SampledGraph
 from pyg_batchgnn.ops.sample import SampledSeeds as SampledSeeds
 from pyg_batchgnn.ops.sample import SamplingRules as SamplingRules
+from pyg_batchgnn.ops.sample import list_tokens as list_tokens
 from pyg_batchgnn.ops.sample import sample as sample
 from pyg_batchgnn.ops.sample import sample_by_budgets as sample_by_budgets
 

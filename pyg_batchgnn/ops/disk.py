@@ -115,22 +115,11 @@ def read_rows(
     return ReadRows(size, operations, max(error, 0), error < 0, error_at)
 
 
-def count_operations(place_in_file: RowFile, row: Tensor, gaps: Sequence[int], rule: RunRule) -> Tensor:
-    """Counts the operations by which `read_rows` would read rows, for several gaps.
-
-    Args:
-        row: as in `read_rows`.
-        gaps: ascending. The gap of ``rule`` is not used.
-
-    Returns:
-        [gaps, largest / block + 1] int64, entry [g, i] the operations of i blocks.
-    """
+def count_operations(place_in_file: RowFile, row: Tensor, rule: RunRule) -> tuple[int, int]:
+    """Returns the operations by which `read_rows` would read rows, and their bytes."""
     _check_rows(place_in_file, row)
-    if any(gap < 0 for gap in gaps) or list(gaps) != sorted(gaps):
-        raise ValueError(f"gaps must ascend from 0, got {list(gaps)}")
     return kernels.disk_count_operations(
-        *(place_in_file.offset, place_in_file.row_bytes, row),
-        *(torch.tensor(gaps, dtype=torch.int64), rule.block, rule.largest),
+        place_in_file.offset, place_in_file.row_bytes, row, rule.block, rule.gap, rule.largest
     )
 
 

@@ -82,7 +82,8 @@ def put_lines(table: Tensor, line: Tensor, rows: Tensor) -> None:
     if line.numel() != rows.size(0):
         raise ValueError(f"{line.numel()} lines came with {rows.size(0)} rows")
     increment_version(table)
-    kernels.history_put_(table, line, rows.detach(), thread_count())
+    row = (line != NO_LINE).nonzero().view(-1)
+    kernels.move_rows(rows.detach(), row, table, line[row].long(), thread_count())
 
 
 def halo_layer(edges: InEdges, targets: int, own_nodes: int, own_rows: int, cached: Tensor) -> InEdges:

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.ops.checks import wide_dtype
 from pyg_batchgnn.ops.library import fake, first_order, kernels, thread_count
 from pyg_batchgnn.ops.linear import check_weights, checked_input, compute_dtype
 from pyg_batchgnn.ops.norm import check_column
@@ -101,8 +100,8 @@ class _NormedLinear(torch.autograd.Function):
 def _gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     x, decoding, weight, product, scale, shift, mean, variance = ctx.saved_tensors
     # `GradientColumns` in csrc/kernels/nn/norm.h, and the gradients of scale and shift.
-    columns, d_scale, d_shift = kernels.batch_norm_grad_columns(
-        grad, product, scale, shift, mean, variance, ctx.eps, ctx.relu, thread_count()
+    columns, d_scale, d_shift = kernels.batch_norm_grads(
+        grad, product, scale, shift, mean, variance, ctx.eps, ctx.relu, True, True, thread_count()
     )
     need_input = ctx.needs_input_grad[0]
     d_x, d_weight = kernels.linear_grads_normed(
@@ -145,13 +144,6 @@ def _fake_moments(
 ) -> tuple[Tensor, Tensor, Tensor]:
     column = x.new_empty((weight.size(0),), dtype=torch.float64)
     return x.new_empty((x.size(0), weight.size(0)), dtype=out_dtype), column, torch.empty_like(column)
-
-
-@fake("batch_norm_grad_columns")
-def _fake_columns(grad: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor]:
-    count = grad.size(1)
-    column = grad.new_empty((count,), dtype=torch.float64)
-    return grad.new_empty((5, count), dtype=wide_dtype(grad.dtype)), column, torch.empty_like(column)
 
 
 @fake("linear_grads_normed")

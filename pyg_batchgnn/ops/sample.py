@@ -187,6 +187,21 @@ def sample(
         )
 
 
+def list_tokens(
+    kind: Tensor, row: Tensor, num_nodes: list[int], ends: Sequence[Any], edges: Sequence[Any], count: int
+) -> Tensor:
+    """Returns the first ``count`` nodes around each seed of a disjoint minibatch, breadth first.
+
+    ``kind, row``: the seeds' types and rows [S] int64. ``ends``: the types of the sources and of
+    the targets of each relation. ``edges``: ``indptr`` and ``indices`` of each.
+
+    Returns:
+        [6, S, count] int64: types, rows, hops, relations, edges and parents; -1 behind the tokens.
+    """
+    check_vector("row", row, (torch.int64,))
+    return kernels.list_tokens(kind, row, num_nodes, *map(list, (*ends, *zip(*edges, strict=True))), count)
+
+
 # Sampling by budgets ##############################################################################
 
 

@@ -1,23 +1,20 @@
-"""Tokens: the sample of each seed as a row of K nodes, for graph transformers.
-
-The tokens of all seeds of a disjoint minibatch are found together: a few passes over the edges of
-each hop count, scan and fill.
-"""
+"""Tokens: the sample of each seed as a row of K nodes, for graph transformers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from pyg_batchgnn import ops
 from pyg_batchgnn.types import SampledMinibatch
 
 #: The time of what has none: before all others.
-_ALWAYS, _LAST = torch.iinfo(torch.int64).min, torch.iinfo(torch.int64).max
+_ALWAYS = torch.iinfo(torch.int64).min
+_MOST_ROWS = 1 << 40
 #: Returns the times of the nodes or edges of a type or relation, given by number.
 TimesOf: TypeAlias = Callable[[int], Tensor]
 
@@ -47,74 +44,15 @@ class Tokens(NamedTuple):
 
 def tokens_of(minibatch: SampledMinibatch, count: int) -> Tokens:
     """Returns ``count`` tokens for each seed of a disjoint minibatch, without times."""
-    seeds, hops = minibatch.batch_size, len(minibatch.nodes[0].nodes_per_hop) - 1
-    # Nodes have numbers here, type by type.
-    first = np.cumsum([0, *(one.node.numel() for one in minibatch.nodes)])
-    source_type = np.array(minibatch.schema.source_types, dtype=np.int64)
-    table, token = np.full((6, seeds * count), -1), np.full(first[-1], -1)
-    node, kind = np.empty((2, seeds), dtype=np.int64)
+    kind, row = torch.empty((2, minibatch.batch_size), dtype=torch.int64)
     for number, one in minibatch.reached_nodes.items():
         assert one.example is not None, "the minibatch is disjoint"
-        own = one.example[: one.nodes_per_hop[0]].numpy()
-        node[own], kind[own] = first[number] + np.arange(len(own)), number
-    seed, position, used = np.arange(seeds), np.zeros_like(node), np.ones_like(node)
-    relation = edge = parent = np.full(seeds, -1)
-    edge_to, passed = torch.full((int(first[-1]),), _LAST), 0  # by node, the first edge that leads to it
-    edge_to[torch.from_numpy(node)] = -1
-    for hop in range(hops + 1):
-        place, row = seed * count + position, node - first[kind]
-        for column, values in zip(table, (kind, row, hop, relation, edge, parent), strict=True):
-            column[place] = values
-        if hop == hops:
-            break
-        # Those of a seed that has all of its tokens lead nowhere.
-        node, seed, position = _where(used[seed] < count, node, seed, position)
-        token[node] = np.arange(len(node))
-        node, origin, relation, edge = _edges(minibatch, hop, first, token, len(node))
-        passing = np.arange(passed, passed + len(node))
-        passed += len(node)
-        edge_to.scatter_reduce_(0, torch.from_numpy(node), torch.from_numpy(passing), "amin")
-        is_first = edge_to.numpy()[node] == passing
-        node, origin, relation, edge = _where(is_first, node, origin, relation, edge)
-        seed, parent = seed[origin], position[origin]
-        found = np.bincount(seed, minlength=seeds)
-        position = np.arange(len(seed)) + (used - np.cumsum(found) + found)[seed]
-        used += found
-        node, seed, position, parent, relation, edge = _where(
-            position < count, node, seed, position, parent, relation, edge
-        )
-        kind = source_type[relation]
-    columns = [torch.from_numpy(column).view(seeds, count) for column in table]
-    return Tokens._make([columns[1] >= 0, *columns, torch.zeros_like(columns[0])])
-
-
-def _edges(minibatch: SampledMinibatch, hop: int, first: Any, token: Any, count: int) -> Any:
-    """Returns, for each edge from the ``count`` tokens of a hop, in their order: the node that it
-    leads to, the number of the token, the relation, and the edge's row."""
-    schema, known, degrees = minibatch.schema, [], np.zeros(count, dtype=np.int64)
-    for number, one in sorted(minibatch.reached_edges.items()):
-        if not one.edges_per_hop[hop]:
-            continue
-        target = schema.target_types[number]
-        per_hop = minibatch.nodes[target].nodes_per_hop
-        begin, end = sum(per_hop[:hop]), sum(per_hop[: hop + 1])
-        own, ends = token[first[target] + begin : first[target] + end], one.indptr[begin : end + 1].numpy()
-        own, start, degree = _where(own >= 0, own, ends[:-1], np.diff(ends))
-        degrees[own] += degree
-        known.append((number, own, start, degree))
-    place = np.cumsum(degrees) - degrees  # of the next edge from each token
-    ends, relations, rows = np.empty((3, degrees.sum()), dtype=np.int64)
-    for number, own, start, degree in known:
-        before, at = np.cumsum(degree) - degree, np.arange(degree.sum())
-        to, row = np.repeat(place[own] - before, degree) + at, np.repeat(start - before, degree) + at
-        node = minibatch.edges[number].indices.numpy()[row] + first[schema.source_types[number]]
-        ends[to], relations[to], rows[to] = node, number, row
-        place[own] += degree
-    return ends, np.repeat(np.arange(count), degrees), relations, rows
-
-
-def _where(kept: Any, *values: Any) -> Any:
-    return values if kept.all() else [one.compress(kept) for one in values]
+        own = one.example[: one.nodes_per_hop[0]]
+        kind[own], row[own] = number, torch.arange(own.numel())
+    ends = minibatch.schema.source_types, minibatch.schema.target_types
+    edges = [(one.indptr, one.indices) for one in minibatch.edges]
+    table = ops.list_tokens(kind, row, [one.node.numel() for one in minibatch.nodes], ends, edges, count)
+    return Tokens._make([table[1] >= 0, *table, torch.zeros_like(table[0])])
 
 
 @dataclass(frozen=True)
@@ -140,8 +78,12 @@ class TokenTimes:
 
 def _times_at(number: Tensor, row: Tensor, times: Mapping[int, Tensor]) -> Tensor:
     """Returns the times of rows [S, K] by the numbers of their types; `_ALWAYS` without a time."""
-    found = torch.full_like(row, _ALWAYS)
+    known, last = [torch.tensor([_ALWAYS])], 1
+    # By number, where the times of a type begin: before all where it has none, as the last here.
+    begin = torch.full((max(times, default=-1) + 3,), -_MOST_ROWS)
     for at, time in times.items():
-        if last := time.numel():
-            found = torch.where(number == at, time.reshape(-1).take(row.clamp(0, last - 1)), found)
-    return found
+        begin[at + 1] = last
+        known.append(time.reshape(-1))
+        last += time.numel()
+    place = begin.take((number + 1).clamp_(max=len(begin) - 1)).add_(row).clamp_(min=0)
+    return torch.cat(known).take(place)

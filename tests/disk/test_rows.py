@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -97,21 +96,9 @@ def test_the_bytes_of_the_file(
     assert not result.error and not result.ends
     assert torch.equal(out, wanted)
     asked = operations(rows, row, rule)
-    assert (result.bytes, result.operations) == (sum(end - begin for begin, end in asked), len(asked))
-
-
-@examples(150, deadline=None)
-@given(reads(), st.sets(st.sampled_from([0, 100, 512, 1024, 4096, 8192, 65536, 1 << 20])))
-def test_operations_are_counted_for_several_gaps(
-    read: tuple[RowFile, list[int], RunRule], gaps: set[int]
-) -> None:
-    rows, row, rule = read
-    found = count_operations(rows, torch.tensor(row, dtype=torch.int64), sorted(gaps), rule)
-    assert found.shape == (len(gaps), rule.largest // rule.block + 1)
-    for gap, counts in zip(sorted(gaps), found.tolist(), strict=True):
-        asked = operations(rows, row, replace(rule, gap=gap))
-        sizes = Counter((end - begin) // rule.block for begin, end in asked)
-        assert {size: count for size, count in enumerate(counts) if count} == sizes
+    counted = len(asked), sum(end - begin for begin, end in asked)
+    assert (result.operations, result.bytes) == counted
+    assert count_operations(rows, torch.tensor(row, dtype=torch.int64), rule) == counted
 
 
 @pytest.mark.parametrize("requests", Requests)
@@ -167,8 +154,6 @@ def test_bad_arguments(opened: OpenFile) -> None:
         read(ids([1]), place=ids([0, 1]))
     with pytest.raises(ValueError, match="at least one byte"):
         read_rows(opened.plain, RowFile(0, 0, 4), ids([1]), out, None, RunRule())
-    with pytest.raises(ValueError, match="gaps must ascend"):
-        count_operations(rows, ids([1]), [4, 2], RunRule())
 
 
 @pytest.mark.parametrize(

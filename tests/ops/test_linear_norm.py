@@ -158,9 +158,8 @@ def test_opcheck() -> None:
     x, (weight, _, scale, shift), _ = example(50, 6, 9, torch.float32)
     grad, normed = torch.randn(50, 9), torch.randn(50, 9)
     mean, own = torch.zeros(9).double(), torch.ones(9).double()
-    of_norm = (grad, normed, scale, shift, mean, own, 1e-5, True, 1)
-    torch.library.opcheck(kernels.batch_norm_grad_columns, of_norm)
-    columns, _, _ = kernels.batch_norm_grad_columns(*of_norm)
+    of_norm = (grad, normed, scale, shift, mean, own, 1e-5, True, True, True, 1)
+    columns, _, _ = kernels.batch_norm_grads(*of_norm)
     for needed in (False, True):
         rest = (x, None, weight, False, needed, 1)
         torch.library.opcheck(kernels.linear_grads_normed, (grad, normed, columns, True, *rest))

@@ -125,8 +125,9 @@ def test_opcheck(statistics: bool) -> None:
     given_pair = (torch.zeros(5), torch.ones(5)) if statistics else (None, None)
     torch.library.opcheck(kernels.batch_norm, (x, weight, bias, *given_pair, 1e-5, True, 1))
     constants = (torch.zeros(5, dtype=torch.float64), torch.ones(5, dtype=torch.float64))
-    arguments = (torch.randn(6, 5), x.detach(), weight.detach(), None, *constants, 1e-5, True, statistics, 1)
-    torch.library.opcheck(kernels.batch_norm_grads, arguments)
+    arguments = (torch.randn(6, 5), x.detach(), weight.detach(), None, *constants, 1e-5, True, statistics)
+    for as_columns in (False, True):
+        torch.library.opcheck(kernels.batch_norm_grads, (*arguments, as_columns, 1))
 
 
 def test_no_rows_and_no_columns() -> None:

@@ -130,10 +130,6 @@ void reads(const std::vector<char>& content, Mishap fault) {
       if (fault == Mishap::kNone) result(out);
     }
   }
-  std::vector<int64_t> counts(size(2 * (one.rules.largest / one.rules.block + 1)));
-  const std::vector<int64_t> gaps{0, 4096};
-  count_operations(one.rows, one.rules, gaps.data(), 2, counts.data());
-  result(counts);
 }
 
 void a_cut_file(std::vector<char> content) {

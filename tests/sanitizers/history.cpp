@@ -17,15 +17,12 @@ void caches(int64_t lines, int64_t slots, int64_t nodes) {
   std::vector<int64_t> node(size(lines)), stored(size(lines)), ends{kNoLine, kNoLine, 0};
   CacheLines cache{slot.data(),  slots,        node.data(), stored.data(),
                    older.data(), newer.data(), ends.data(), lines};
-  std::vector<char> table(size(lines * 12));
   for (int64_t step = 0; step < 6; ++step) {
     const int64_t count = below(2 * lines + 2);
     std::vector<int64_t> wanted(size(count)), steps(size(count), step);
     std::vector<int32_t> line(size(count));
     for (int64_t& one : wanted) one = below(nodes) * 1'000'003;
     store_lines(cache, wanted.data(), steps.data(), count, line.data());
-    const std::vector<char> rows(size(count * 12), 'x');
-    put_lines(rows.data(), 12, line.data(), count, table.data(), 3);
     search_lines(cache, wanted.data(), count, step, line.data(), 3);
     for (int64_t i = 0; i < count; ++i) {
       expect(line[size(i)] == kNoLine || node[size(line[size(i)])] == wanted[size(i)]);

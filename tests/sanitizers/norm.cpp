@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "inputs.h"
-#include "kernels/nn/layer_norm.h"
 
 using namespace pyg_batchgnn;
 

@@ -54,11 +54,4 @@ class RunCutter {
   int64_t next_row_ = 0;      // the first row behind the run
 };
 
-// Counts the operations of a list of rows for several gaps in one pass.
-//
-// gaps: [gap_count], ascending. counts: [gap_count, largest / block + 1], zeros; gets the number of
-// operations of i blocks at [gap, i]. The gap of `rules` is not read.
-void count_operations(const FileRows& rows, const RunRules& rules, const int64_t* gaps, int64_t gap_count,
-                      int64_t* counts);
-
 }  // namespace pyg_batchgnn

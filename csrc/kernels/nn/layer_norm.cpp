@@ -1,8 +1,7 @@
-#include "kernels/nn/layer_norm.h"
-
 #include <algorithm>
 
 #include "kernels/allocation.h"
+#include "kernels/nn/norm.h"
 #include "kernels/parallel.h"
 
 namespace pyg_batchgnn {

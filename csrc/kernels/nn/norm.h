@@ -1,4 +1,5 @@
-// Batch normalisation (Ioffe and Szegedy 2015) of the rows of a matrix, with an optional ReLU.
+// Batch normalisation (Ioffe and Szegedy 2015) of the rows of a matrix, with an optional ReLU, and
+// layer normalisation (Ba, Kiros and Hinton 2016) with ReLU and keyed dropout; and these alone.
 //
 // Columns are reduced over fixed blocks of rows, which are combined in order. So a result does not
 // depend on the number of threads.
@@ -8,6 +9,7 @@
 #include <cstdint>
 
 #include "kernels/operand.h"
+#include "kernels/simd/layer_norm.h"
 #include "kernels/simd/norm.h"
 
 namespace pyg_batchgnn {
@@ -83,5 +85,23 @@ void batch_norm_grad_columns(const Rows<T>& x, const T* grad, const Normalisatio
 template <class T>
 void batch_norm_grads(const Rows<T>& x, const T* grad, const Normalisation& by, Epilogue epilogue,
                       Statistics statistics, int64_t threads, T* d_x, double* d_weight, double* d_bias);
+
+// Computes all rows.
+template <class T>
+void layer_norm(const LayerNorm<T>& job, int64_t rows, int64_t threads);
+
+// Computes d_x, and d_weight and d_bias [columns].
+template <class T>
+void layer_norm_grads(const LayerNormGrads<T>& job, int64_t rows, int64_t threads, double* d_weight,
+                      double* d_bias);
+
+// Sets x = dropout(relu(x)), and its mask.
+template <class T>
+void activate(T* x, int64_t rows, int64_t columns, const Activation& activation, int64_t threads);
+
+// Sets out = grad * scale where the mask has a bit, else 0.
+template <class T>
+void mask_gradient(const T* grad, const uint8_t* mask, int64_t rows, int64_t columns, double scale,
+                   int64_t threads, T* out);
 
 }  // namespace pyg_batchgnn
