@@ -160,14 +160,9 @@ def test_waiting() -> None:
         wait_for(partial(has_ended, FakeWork(2, "connection closed")), 10.0, looks.append)
     with pytest.raises(TransportTimeout):
         wait_for(partial(has_ended, FakeWork(1_000_000)), 0.02, lambda _: time.sleep(0.01))
-
-
-def test_a_slice_that_ends_as_the_work_does_is_not_a_failure() -> None:
-    class Late(FakeWork):
-        def is_completed(self) -> bool:
-            return True  # it ended between the end of the slice and this look
-
-    wait_for(partial(has_ended, Late(2)), 10.0, lambda _: None)
+    late = FakeWork(2)
+    vars(late)["is_completed"] = lambda: True  # it ended between the end of the slice and the look
+    wait_for(partial(has_ended, late), 10.0, looks.append)
 
 
 def test_the_diagnosis_without_a_store_names_the_address() -> None:
@@ -184,12 +179,7 @@ def test_the_diagnosis_without_a_store_names_the_address() -> None:
 def test_the_diagnosis_after_a_timeout_names_who_never_entered_or_never_left() -> None:
     far = ProcessInfo("another machine", 1, 1)
     peers = [Peer(rank, rank, far) for rank in range(4)]
-    notes = {
-        0: RankStatus(4, RankPhase.ENTERED, "x"),
-        1: RankStatus(3, RankPhase.ENTERED, "x"),
-        2: RankStatus(4, RankPhase.ENTERED, "x"),
-        3: RankStatus(5, RankPhase.ENTERED, "x"),
-    }
+    notes = {rank: RankStatus(last, RankPhase.ENTERED, "x") for rank, last in enumerate((4, 3, 4, 5))}
     evidence = Evidence(0, "c", 4, "barrier", 9.0, 9.0, True, "", notes, {})
     assert diagnose(evidence, peers).ranks == (1,)
     notes[1] = RankStatus(4, RankPhase.CLOSED, "")  # it took part and left, as it may
@@ -214,6 +204,14 @@ def test_a_serial_executor_keeps_the_order_and_carries_errors() -> None:
     for _ in range(2):  # nobody is left who would do it: waiting for it would not end
         with pytest.raises(BrokenCommunicatorError, match="communicator 't' was closed"):
             executor.start(lambda: 4).wait()
+
+
+def test_a_thread_that_cannot_start_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    executor = SerialExecutor("communicator 't'")
+    monkeypatch.setattr(threading.Thread, "start", lambda _: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        executor.start(lambda: 1)
+    assert executor.stop(None)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <deque>
-#include <iostream>
 #include <vector>
 
 #include "inputs.h"

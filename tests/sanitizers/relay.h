@@ -145,7 +145,8 @@ class Ranks {
         counts.push_back(asked[rank].words_to[owner]);
       }
       if (spoil && !words.empty()) {
-        words[static_cast<size_t>(below(static_cast<int64_t>(words.size())))] = static_cast<Index>(random_());
+        const uint64_t word = below(2) ? random_() : uint64_t{1} << 63;
+        words[static_cast<size_t>(below(static_cast<int64_t>(words.size())))] = static_cast<Index>(word);
       }
       const Answers out = answers(owner, words, counts, hop);
       if (out.fault && !spoil) std::abort();
