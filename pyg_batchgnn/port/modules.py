@@ -23,7 +23,6 @@ from torch_geometric.utils._trim_to_layer import TrimToLayer
 
 from pyg_batchgnn import nn, ops
 from pyg_batchgnn.port.structure import FLOATS, layer_edges
-from pyg_batchgnn.types import Relation
 
 _IDS = (torch.int64, torch.int32)
 _strided = torch.strided
@@ -331,52 +330,3 @@ class AcceleratedTransformerConv(AcceleratedConv, nn.TransformerConv):
         lacks_targets = isinstance(x, (tuple, list)) and x[1] is None
         is_given = (values is None) == (self.lin_edge is None)
         return fits and is_given and not lacks_targets and takes(self, x, edge_index)
-
-
-class AcceleratedHeteroConv(Accelerated, nn.HeteroConv):
-    """A `HeteroConv` of PyG that `accelerate` made native, which is also called as ``conv(x_dict,
-    minibatch, layer)``. If a part of a call is left to PyG, relations are computed one by one."""
-
-    stands_for = torch_geometric.nn.HeteroConv
-
-    def forward(self, *args_dict: Any, **kwargs_dict: Any) -> dict[str, Tensor]:
-        if is_symbolic(args_dict):  # the layer itself is traced: PyG's code says why it cannot be
-            return torch_geometric.nn.HeteroConv.forward(self, *args_dict)
-        if is_symbolic(*args_dict):
-            return traced(self, args_dict, kwargs_dict)
-        if any(nn.is_typed(one) or isinstance(one, nn.TypedEdges) for one in args_dict[1:2]) or self._takes(
-            args_dict, kwargs_dict
-        ):
-            return super().forward(*args_dict, **kwargs_dict)
-        return torch_geometric.nn.HeteroConv.forward(self, *args_dict, **kwargs_dict)
-
-    def _takes(self, args_dict: tuple[Any, ...], kwargs_dict: Mapping[str, Any]) -> bool:
-        """Returns whether the native layer takes a call: rows by node type, edges by relation, and
-        values of these edges. PyG's layer takes any dicts by either."""
-        if not 2 <= len(args_dict) <= 3 or not all(isinstance(one, Mapping) for one in args_dict):
-            return False
-        (x, edges), third, values = args_dict[:2], args_dict[2:], kwargs_dict.values()
-        if is_traced() or self.aggr not in ("sum", "mean"):
-            return False
-        names = {name for relation, _ in self.convs.items() for name in (relation[0], relation[2])}
-        found = [relation for relation, _ in self.convs.items() if relation in edges]
-        return (
-            bool(found)
-            and not any(name in edges for name in names)
-            and not any(relation in x for relation, _ in self.convs.items())
-            and all(isinstance(one, Mapping) and set(one) <= set(found) for one in (*third, *values))
-            and all(self._takes_relation(relation, x, edges, third, kwargs_dict) for relation in found)
-        )
-
-    def _takes_relation(
-        self, relation: Relation, x: Mapping, edges: Mapping, third: tuple[Mapping, ...], named: Mapping
-    ) -> bool:
-        conv, (source, _, target) = self.convs[relation], relation
-        if not isinstance(conv, AcceleratedConv) or nn.is_watched(conv) or source not in x or target not in x:
-            return False
-        values = {name.removesuffix("_dict"): one[relation] for name, one in named.items() if relation in one}
-        values |= {str(conv.edge_values): one[relation] for one in third if relation in one}
-        if any(name != conv.edge_values for name in values):
-            return False
-        rows = x[source] if source == target else (x[source], x[target])
-        return conv.takes_call(rows, edges[relation], *values.values())

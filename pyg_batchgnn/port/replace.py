@@ -19,7 +19,7 @@ from pyg_batchgnn import nn
 from pyg_batchgnn.port import foreign, modules
 from pyg_batchgnn.port.call import Tracing
 from pyg_batchgnn.port.layerwise import inference
-from pyg_batchgnn.port.modules import Accelerated, AcceleratedHeteroConv
+from pyg_batchgnn.port.modules import Accelerated
 from pyg_batchgnn.port.report import AccelerationReport, NotReplaced, Replaced, log_report
 from pyg_batchgnn.port.traced import TracedModel, traced_class
 
@@ -90,7 +90,7 @@ Report = Callable[[AccelerationReport], None]
 NATIVE: dict[type[Module], type[Module]] = {
     one.stands_for: one
     for one in (
-        *(AcceleratedGraphSAGE, AcceleratedGCN, AcceleratedGIN, AcceleratedGAT, AcceleratedHeteroConv),
+        *(AcceleratedGraphSAGE, AcceleratedGCN, AcceleratedGIN, AcceleratedGAT),
         *(modules.AcceleratedSAGEConv, modules.AcceleratedGCNConv, modules.AcceleratedGINConv),
         *(modules.AcceleratedGATConv, modules.AcceleratedGATv2Conv, modules.AcceleratedTransformerConv),
         *(modules.AcceleratedGINEConv, modules.AcceleratedNNConv, modules.AcceleratedGraphConv),
@@ -163,8 +163,8 @@ def accelerate(
 
     Replaced are `GraphSAGE`, `GCN`, `GIN` and `GAT` of PyG's models, and in any module `SAGEConv`,
     `GraphConv`, `GCNConv`, `GINConv`, `GINEConv`, `NNConv`, `GATConv`, `GATv2Conv`,
-    `TransformerConv`, `HeteroConv`, `MLP`, ``BatchNorm1d`` (also inside PyG's `BatchNorm`),
-    ``ReLU`` and ``Dropout``.
+    `TransformerConv`, `MLP`, ``BatchNorm1d`` (also inside PyG's `BatchNorm`), ``ReLU`` and
+    ``Dropout``.
     Models that PyG's `to_hetero` made keep their graph, and their modules are replaced one by one.
     Parameters are the same objects, so an optimizer that was made before still works. The keys of
     the ``state_dict`` are the same. Lazy modules stay lazy.
