@@ -68,7 +68,6 @@ def imported_names(path: Path, module: str) -> list[tuple[str, int]]:
 
 
 def imports(files: dict[str, Path], module: str) -> Iterator[tuple[str, int]]:
-    """Yields the modules of the package that a module imports, each with its line."""
     for name, line in imported_names(files[module], module):
         inner = name.removeprefix("pyg_batchgnn").lstrip(".") or "__init__"
         outer = inner.rpartition(".")[0] or "__init__"
@@ -98,7 +97,6 @@ def past_the_door(files: dict[str, Path], module: str) -> dict[str, int]:
 
 
 def shared_names(files: dict[str, Path]) -> dict[str, list[str]]:
-    """The public classes of one name in several rooms, with their modules."""
     modules = defaultdict(list)
     for module, path in files.items():
         for name in re.findall(r"^class ([A-Za-z]\w*)", path.read_text(), re.MULTILINE):
@@ -128,28 +126,6 @@ def test_other_rooms_are_entered_by_their_front_doors() -> None:
 def test_files_form_no_circles_and_classes_of_rooms_have_different_names() -> None:
     assert circles(graph_of(PACKAGE)) == []
     assert shared_names(PACKAGE) == {}
-
-
-def test_the_rules_of_files_see_violations(tmp_path: Path) -> None:
-    sources = {
-        "__init__.py": "from pyg_batchgnn.data import Graph",
-        "data/__init__.py": "from pyg_batchgnn.data.graph import Graph",
-        "data/graph.py": "from .nodes import Nodes\n\n\nclass Graph: ...\n\n\nclass Step: ...",
-        "data/nodes.py": "def f():\n    from pyg_batchgnn.data import graph",
-        "data/edges.py": "from pyg_batchgnn.data import Graph",
-        "store/__init__.py": "",
-        "store/rows.py": "import x\nfrom pyg_batchgnn.data.graph import Graph\n\n\nclass Step: ...",
-        "store/more.py": "from pyg_batchgnn.data import Graph, nodes",
-    }
-    for name, source in sources.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(source)
-    files = read_package(tmp_path)
-    assert past_the_door(files, "store.rows") == {"data.graph": 2}
-    assert past_the_door(files, "store.more") == {"data.nodes": 1}
-    assert past_the_door(files, "data.edges") == {}
-    assert circles(graph_of(files)) != []
-    assert shared_names(files) == {"Step": ["data.graph", "store.rows"]}
 
 
 STANDARD = frozenset(

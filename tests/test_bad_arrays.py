@@ -26,7 +26,7 @@ from pyg_batchgnn.partition import (
     report_partition,
     save_partition,
 )
-from pyg_batchgnn.sample import HGTSampler, MacrobatchSampler, Minibatch, PygLinkSampler, SamplingPlan, Seeds
+from pyg_batchgnn.sample import MacrobatchSampler, Minibatch, PygLinkSampler, SamplingPlan, Seeds
 from pyg_batchgnn.store import (
     Columns,
     CscGraph,
@@ -230,15 +230,6 @@ def test_the_remedy_is_said(kind: str, name: str, comm: Communicator) -> None:
         kind = "Tensor"  # a tuple of parts is allowed
     with pytest.raises(TypeError, match=rf"(?s)(got|is) (a )?{kind}.*({remedy})"):
         call(given, comm)
-
-
-def test_names_have_their_article() -> None:
-    with pytest.raises(TypeError, match=r"in_edges must be an InEdges, got Data; use graph_from_pyg\(data\)"):
-        CscGraph(DATA)
-    with pytest.raises(TypeError, match="plan must be an HGTPlan"):
-        HGTSampler(CscGraph.from_edge_index(DATA.edge_index, 6), None)
-    with pytest.raises(TypeError, match="replacement must be a Replacement, got True"):
-        SamplingPlan([2], replacement=True)
 
 
 @pytest.mark.parametrize("kind", ["tuple", "NoneType", "str"])

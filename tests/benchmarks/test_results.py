@@ -60,8 +60,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_distinct_pages_are_those_of_the_rows(folder: Path) -> None:
-    """Three minibatches that together have all training nodes, against pages counted byte by
-    byte."""
     found = disk_jobs.count_pages(disk_jobs.Order(str(folder), steps=1))
     data, nodes = disk_jobs.graph(str(folder))
     table: DiskTable = disk_jobs.table_of(data.x)

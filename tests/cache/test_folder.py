@@ -149,8 +149,6 @@ RELATIONS = 3
 )
 @example(degrees=[[0, 1, 0, 0, 2], [], []], budget=1, source=[100, 1, 1], result=0, seed=0)
 def test_pieces(degrees: list[list[int]], budget: int, source: list[int], result: int, seed: int) -> None:
-    """Two relations lead to type 0 and one to type 1. The last example's budget is smaller than one
-    edge and its source."""
     random = torch.Generator().manual_seed(seed)
     nodes = max(map(len, degrees))
     counts = [nodes, nodes, len(degrees[2])]
@@ -172,17 +170,3 @@ def test_pieces(degrees: list[list[int]], budget: int, source: list[int], result
         alone = sum(map(len, cut.values())) == 1
         assert alone or count <= 1 or limits.bytes(distinct, count) <= limits.budget
         assert alone or len(cut[1]) * result <= budget // 2
-
-
-def test_types_share_a_piece() -> None:
-    edges = [
-        OwnedEdges(InEdges(torch.arange(n + 1), torch.zeros(n).long()), torch.arange(n), 0, 9, n)
-        for n in (4, 9)
-    ]
-    targets = [OwnedTargets(0, edges[:1], [0]), OwnedTargets(1, edges[1:], [0])]
-    cuts = list(cut_pieces(targets, PieceLimits(48 * 6), {0: 4}))
-    assert cuts == [
-        {0: range(4), 1: range(2)},
-        {0: range(4, 4), 1: range(2, 8)},
-        {0: range(4, 4), 1: range(8, 9)},
-    ]

@@ -34,7 +34,6 @@ BUDGET = 40_000
 
 
 def resident(table: Tensor) -> int:
-    """Returns how many kB of a mapped table lie in this process's memory."""
     place = DiskTable.of(table)
     assert place is not None
     found = re.findall(rf"{place.path}\n(?:.*\n)*?Rss: +(\d+) kB", Path("/proc/self/smaps").read_text())
@@ -70,7 +69,6 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def graph(dtype: torch.dtype = torch.float32) -> Data:
-    """A graph with self loops, parallel edges, a hub, and nodes without edges at the end."""
     draw = torch.Generator().manual_seed(5)
     edges = torch.randint(NODES - 50, (2, EDGES), generator=draw)
     edges[0, :300] = 7
@@ -80,8 +78,6 @@ def graph(dtype: torch.dtype = torch.float32) -> Data:
 
 
 class OwnModel(torch.nn.Module):
-    """Layers of small integers, whose sums are exact; the last one reads earlier rows once more."""
-
     def __init__(self) -> None:
         super().__init__()
         self.encode = torch.nn.Linear(COLUMNS, 16)
@@ -217,20 +213,6 @@ def test_what_fits_is_held(tmp_path: Path, reads: list[int], monkeypatch: pytest
     assert not reads
 
 
-def test_tables_share_half_of_the_budget() -> None:
-    memory = PassMemory(1000, None)
-    first = memory.new_rows((100,), torch.float32).finish()[0]
-    assert not is_mapped(first) and memory.of_piece == 600
-    second = memory.new_rows((30,), torch.float32)
-    second.write(0, torch.arange(30.0))
-    table = second.finish()[0]
-    assert memory.is_in_file(table) and memory.of_piece == 600
-    assert memory.span(table, range(3, 5)).tolist() == [3, 4]
-    assert memory.rows(table, torch.tensor([7, 2, 7])).tolist() == [7, 2, 7]
-    del first
-    assert memory.of_piece == 1000
-
-
 def test_a_file_lives_as_long_as_its_tensor(tmp_path: Path) -> None:
     scratch = ScratchTable(tmp_path, 10, (3,), torch.bfloat16)
     scratch.append(torch.ones(4, 3, dtype=torch.bfloat16))
@@ -280,6 +262,15 @@ os.kill(os.getpid(), 9)
 def test_a_killed_process_leaves_no_file(tmp_path: Path) -> None:
     done = run_text(KILLED, tmp_path)
     assert done.returncode == -9 and not list(tmp_path.iterdir())
+
+
+def test_rows_of_a_file_come_in_any_order() -> None:
+    memory = PassMemory(1, None)
+    rows = memory.new_rows((30,), torch.float32)
+    rows.write(0, torch.arange(30.0))
+    (table,) = rows.finish().values()
+    assert memory.is_in_file(table)
+    assert memory.rows(table, torch.tensor([7, 2, 7])).tolist() == [7, 2, 7]
 
 
 def test_bad_folders_and_full_disks_are_named(tmp_path: Path) -> None:

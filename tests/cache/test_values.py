@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn import (
@@ -24,7 +22,6 @@ from pyg_batchgnn import (
     PygNeighborSampler,
 )
 from pyg_batchgnn.cache import AggregationCache, AllNodes
-from pyg_batchgnn.cache.pieces import number_sources
 from pyg_batchgnn.comm import AgreementError, Communicator, MessageKind
 from pyg_batchgnn.data import NODES, DatasetError
 from pyg_batchgnn.nn import SAGE
@@ -57,7 +54,6 @@ def stores_on(part: Part, comm: Communicator, share: bool = True) -> tuple[DistF
 
 
 def values(comm: Communicator) -> None:
-    """Aggregates and fingerprint are those of one process, bit for bit, and PyG's to rounding."""
     for number, case in enumerate(CASES if ALL else CASES[:3]):
         data = with_loops(whole(case))
         part = part_with_loops(case, comm)
@@ -66,7 +62,10 @@ def values(comm: Communicator) -> None:
         for kind in KINDS:
             alone = AggregationCache.build(data, kind)
             for budget in (None, 6000) if number < 2 else (None,):
+                before = comm.counters.snapshot()
                 cache = AggregationCache.build(both, kind, memory_budget=budget)
+                spent = (comm.counters.snapshot() - before)[MessageKind.FEATURES]
+                assert budget or spent.rounds <= 2
                 assert torch.equal(cache.rows, alone.rows[part.node])
                 assert close(cache.rows, kind, data, part.node)
                 assert cache.fingerprint == alone.fingerprint
@@ -74,31 +73,6 @@ def values(comm: Communicator) -> None:
     if comm.size > 1:
         with pytest.raises(AgreementError, match="aggregation"):
             AggregationCache.build(both, KINDS[comm.rank > 0])
-
-
-def rows_fetched(comm: Communicator) -> None:
-    """Each distinct remote source is fetched once for one piece, and again for small pieces."""
-    part = part_with_loops(CASES[0], comm)
-    both = stores_on(part, comm)
-    own = range(part.first, part.first + part.num_nodes)
-    remote = [int(node) for node in part.in_edges.indices.unique() if int(node) not in own]
-    asked = comm.all_gather_json(len(remote))
-    before = comm.counters.snapshot()
-    AggregationCache.build(both, "sum")
-    spent = (comm.counters.snapshot() - before)[MessageKind.FEATURES]
-    assert spent.rounds == 2
-    assert spent.rows_received == len(remote) + sum(_asked_of(comm, remote, part))
-    before = comm.counters.snapshot()
-    AggregationCache.build(both, "sum", memory_budget=4000)
-    many = (comm.counters.snapshot() - before)[MessageKind.FEATURES]
-    assert many.rounds > 4 and sum(asked) > 0
-
-
-def _asked_of(comm: Communicator, remote: list[int], part: Part) -> list[int]:
-    return [
-        sum(part.first <= node < part.first + part.num_nodes for node in theirs)
-        for theirs in comm.all_gather_json(remote)
-    ]
 
 
 def saved(comm: Communicator, folder: str) -> None:
@@ -109,7 +83,6 @@ def saved(comm: Communicator, folder: str) -> None:
 
 
 def loaded(comm: Communicator, folder: str) -> None:
-    """Reads it with another partition. A cache of other data is refused on every rank."""
     part = part_with_loops(CASES[0], comm, seed=5)
     both = stores_on(part, comm)
     built = AggregationCache.build(both, "sum")
@@ -125,7 +98,6 @@ def loaded(comm: Communicator, folder: str) -> None:
 
 
 def files(comm: Communicator, folder: str) -> None:
-    """Parts whose features stay in files have the aggregates and outputs of parts in memory."""
     case = CASES[0]
     saved = save_partition(part_of(case, comm.size, comm.rank), folder, comm)
     part = load_partition(saved, comm)
@@ -175,10 +147,6 @@ def test_over_ranks_with_features_in_files(hosts: Sequence[int], tmp_path: Path)
     run_ranks(files, len(hosts), {"folder": str(tmp_path / "parts")}, hosts=hosts)
 
 
-def test_each_remote_row_is_fetched_once_a_piece() -> None:
-    run_ranks(rows_fetched, 3, hosts=[0, 1, 2])
-
-
 def test_ranks_and_partitions_may_be_others(tmp_path: Path) -> None:
     for writers, readers in ((3, 2), (1, 3)):
         folder = str(tmp_path / f"of {writers}")
@@ -207,97 +175,31 @@ def test_a_fingerprint_is_of_edges_and_features_and_of_nothing_else(change: obje
     assert (AggregationCache.build(data, "mean").fingerprint != before) is differs
 
 
+NO_EDGES = torch.zeros(2, 0).long()
+
+
 @pytest.mark.parametrize(
     ("data", "kind", "error", "text"),
     [
         (whole(CASES[0]), "max", ValueError, "the maximum over sampled neighbours"),
         (whole(CASES[0]), "attention", ValueError, "GAT weighs"),
         (whole(CASES[0]), "median", ValueError, "one of 'mean', 'sum', 'symmetric', got 'median'"),
-        (Data(edge_index=torch.zeros(2, 1).long(), num_nodes=2), "mean", ValueError, "no features x"),
-        (Data(x=torch.ones(2), edge_index=torch.zeros(2, 1).long()), "mean", ValueError, "columns"),
-        (Data(x=torch.ones(2, 1).int(), edge_index=torch.zeros(2, 1).long()), "sum", TypeError, "float"),
+        (Data(edge_index=NO_EDGES, num_nodes=2), "mean", ValueError, "no features x"),
+        (Data(x=torch.ones(2), edge_index=NO_EDGES), "mean", ValueError, "columns"),
+        (Data(x=torch.ones(2, 1).int(), edge_index=NO_EDGES), "sum", TypeError, "float"),
         (
-            Data(x=torch.ones(2, 1, requires_grad=True), edge_index=torch.zeros(2, 1).long()),
+            Data(x=torch.ones(2, 1, requires_grad=True), edge_index=NO_EDGES),
             "sum",
             ValueError,
             "features that are learned",
         ),
+        (Data(x=torch.ones(3, 1), num_nodes=4, edge_index=NO_EDGES), "sum", ValueError, "3 rows for 4 nodes"),
         (np.ones(3), "sum", TypeError, "got ndarray"),
     ],
 )
 def test_what_cannot_be_cached(data: object, kind: str, error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
         AggregationCache.build(data, kind)
-
-
-PLAIN = ("node", "to", "node")
-
-
-@given(
-    sources=st.lists(st.lists(st.integers(0, 19), max_size=30), min_size=1, max_size=3),
-    begin=st.integers(0, 20),
-    count=st.integers(0, 20),
-)
-def test_targets_are_numbered_first(sources: list[list[int]], begin: int, count: int) -> None:
-    targets = range(min(begin, 20), min(begin + count, 20))
-    distinct, numbers, order = number_sources(
-        [torch.tensor(one, dtype=torch.int32) for one in sources], targets, 20
-    )
-    assert order is not None
-    ids = distinct[order]
-    assert distinct.tolist() == sorted({*targets}.union(*sources))
-    assert ids[: len(targets)].tolist() == list(targets)
-    assert sorted(ids.tolist()) == distinct.tolist()
-    assert [ids[one].tolist() for one in numbers] == sources
-
-
-@pytest.mark.parametrize("budget", [2_000, 20_000, None])
-def test_pieces_have_every_edge_once(budget: int | None) -> None:
-    data = with_loops(whole(Case("random", nodes=120, edges=900)))
-    nodes, seen = AllNodes(data, memory_budget=budget), 0
-    edges = set()
-    for piece in nodes.pieces(nodes.features, [PLAIN], {"node": 64}, "features"):
-        targets, rows, in_edges = piece.targets["node"], piece.nodes["node"], piece.edges[PLAIN]
-        assert targets.start == seen
-        assert budget is None or len(targets) <= max(1, budget // 2 // 64)
-        assert budget is None or in_edges.num_edges <= max(1, budget // 2 // 48) or len(targets) == 1
-        seen = targets.stop
-        ids = torch.arange(120) if rows.ids is None else rows.ids
-        to = torch.repeat_interleave(ids[: len(targets)], in_edges.degrees)
-        edges |= set(zip(ids[in_edges.indices.long()].tolist(), to.tolist(), strict=True))
-        assert torch.equal(rows.table if rows.order is None else rows.table[rows.order], data.x[ids])
-    assert seen == 120
-    assert edges == set(zip(*data.edge_index.tolist(), strict=True))
-
-
-@pytest.mark.parametrize("with_loops_too", [True, False])
-def test_degrees_are_those_of_the_whole_graph(with_loops_too: bool) -> None:
-    data = with_loops(whole(Case("random", nodes=50, edges=300)))
-    source, target = data.edge_index
-    kept = target if with_loops_too else target[source != target]
-    expected = torch.bincount(kept, minlength=50)
-    degrees = AllNodes(data).degrees(PLAIN, with_loops_too)
-    assert torch.equal(degrees.of(None).long(), expected)
-    ids = torch.tensor([7, 0, 49, 7])
-    assert torch.equal(degrees.of(ids).long(), expected[ids])
-
-
-@pytest.mark.parametrize(
-    ("x", "error", "message"),
-    [
-        (None, ValueError, "there are no features x"),
-        (torch.zeros(4, 2, dtype=torch.int64), TypeError, "x is torch.int64"),
-        (torch.zeros(4), ValueError, r"x must be \[nodes, columns\]"),
-        (torch.zeros(3, 2), ValueError, "x has 3 rows for 4 nodes"),
-        (torch.zeros(4, 2, requires_grad=True), ValueError, "x requires a gradient"),
-    ],
-)
-def test_features_that_cannot_be_read(x: torch.Tensor | None, error: type[Exception], message: str) -> None:
-    data = Data(edge_index=torch.tensor([[0], [1]]), num_nodes=4)
-    if x is not None:
-        data.x = x
-    with pytest.raises(error, match=message):
-        AllNodes(data)
 
 
 DATA = Data(x=torch.randn(4, 2), edge_index=torch.tensor([[0, 1, 2], [1, 2, 3]]))
@@ -311,28 +213,12 @@ def test_a_text_is_a_number_of_bytes() -> None:
         parse_bytes("lots")
 
 
-@pytest.mark.parametrize("text", ["2", " 1000 ", "1.5"])
-def test_a_text_needs_a_unit(text: str) -> None:
-    for read in (parse_bytes, number_of_bytes, lambda one: AllNodes(DATA, memory_budget=one)):
-        with pytest.raises(
-            ValueError, match=f"'{text}' is an amount of memory without a unit; write it like"
-        ):
-            read(text)
-
-
-def test_a_budget_may_be_a_text() -> None:
-    wanted = AggregationCache.build(DATA, "mean")
-    assert torch.equal(AggregationCache.build(DATA, "mean", memory_budget="1KiB").rows, wanted.rows)
-    pieces = AllNodes(DATA, memory_budget="50 B")
-    every = pieces.pieces(pieces.features, pieces.schema.relations, {"node": 8}, "pieces")
-    found = [len(piece.targets["node"]) for piece in every]
-    assert sum(found) == 4 and len(found) > 1
-
-
 @pytest.mark.parametrize(
     ("budget", "error", "words"),
     [
         ("lots", ValueError, "write it like 2GiB"),
+        (" 1000 ", ValueError, "' 1000 ' is an amount of memory without a unit; write it like"),
+        ("1.5", ValueError, "'1.5' is an amount of memory without a unit; write it like"),
         ("0", ValueError, "at least 1, got 0"),
         (-5, ValueError, "at least 1, got -5"),
         (2.5, TypeError, "got 2.5"),
@@ -340,14 +226,12 @@ def test_a_budget_may_be_a_text() -> None:
     ],
 )
 def test_refused_budgets(budget: Any, error: type[Exception], words: str) -> None:
-    with pytest.raises(error, match=words):
-        AggregationCache.build(DATA, "mean", memory_budget=budget)
-    with pytest.raises(error, match=words):
-        AllNodes(DATA, memory_budget=budget)
+    for read in (AllNodes, functools.partial(AggregationCache.build, kind="mean")):
+        with pytest.raises(error, match=words):
+            read(DATA, memory_budget=budget)
 
 
 def epochs(comm: Communicator) -> None:
-    """Minibatches are bit for bit those of one process with the same cache, in all settings."""
     settings = itertools.cycle(
         [
             {"schedule": "global", "prefetch": 1, "macrobatch_size": 3, "fetch_size": 2},
@@ -378,7 +262,6 @@ def epochs(comm: Communicator) -> None:
 
 
 def of_links(both: Any, data: Any, kind: str, arguments: dict[str, Any]) -> None:
-    """Minibatches of links are those of one process with the same cache."""
     links = {"edge_label_index": data.edge_index[:, ::9], "neg_sampling": "binary"}
     arguments = {name: value for name, value in arguments.items() if name != "input_nodes"} | links
     cache = AggregationCache.build(both, kind)
@@ -528,14 +411,6 @@ def test_what_a_cache_cannot_be_for_is_refused() -> None:
     with pytest.raises(AttributeError, match="make another loader"):
         loader.data = make_data()
     assert loader.data is data or np.shape(loader.data.x) == (300, 4)
-
-
-def test_there_are_no_warnings() -> None:
-    data = make_data()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        loader = make_loader(data, aggregation_cache=AggregationCache.build(data, "mean"), export="native")
-        assert isinstance(loader, MacrobatchNeighborLoader) and list(loader)
 
 
 def test_graphs_of_several_types_have_no_cache() -> None:

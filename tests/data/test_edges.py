@@ -239,12 +239,6 @@ def test_what_is_wrong_is_named(tmp_path: Path, array: str, values: np.ndarray |
         read_folder(tmp_path)
 
 
-def test_a_file_of_a_wrong_name_is_told(tmp_path: Path) -> None:
-    save_arrays(tmp_path, **BASE, **{"csc/indtpr": np.array([0])})
-    with pytest.warns(UserWarning, match="is not read"):
-        read_folder(tmp_path)
-
-
 def test_checks_look_at_every_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An entry that is wrong is found in the first, a middle and the last piece."""
     monkeypatch.setattr("pyg_batchgnn.data.csc._PIECE", 4)

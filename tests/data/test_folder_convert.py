@@ -93,15 +93,6 @@ def test_any_list_equals_the_sort_in_memory(
     assert_sorted(root / "csc", torch.from_numpy(index.T.astype(np.int64)), nodes, nodes, ids)
 
 
-def test_one_node_has_more_edges_than_fit(tmp_path: Path) -> None:
-    index = torch.randint(0, 20, (2, 5000))
-    index[1, ::2] = 7
-    write_folder(Dataset.homogeneous("hub", 20, index), tmp_path / "list")
-    made = convert_folder(tmp_path / "list", tmp_path / "csc", memory_budget=12_000, edge_ids=True)
-    assert made.edges["edges"].buckets > 10
-    assert_sorted(tmp_path / "csc", index, 20, 20, ids=True)
-
-
 @pytest.mark.parametrize("case", CASES)
 def test_typed_graphs(tmp_path: Path, case: tuple) -> None:
     """Relations whose edges have attributes keep the ids, and a list of edges comes back."""

@@ -27,7 +27,7 @@ from pyg_batchgnn.data import (
     verify_folder,
 )
 from pyg_batchgnn.data.generator import AnySpec, papers, typed, write
-from pyg_batchgnn.data.generator.communities import BLOCK_NODES, IdPermutation, make_communities
+from pyg_batchgnn.data.generator.communities import BLOCK_NODES, IdPermutation
 from pyg_batchgnn.data.generator.papers import class_means, scale_of_degrees
 from pyg_batchgnn.data.generator.pieces import ProgressBar
 from tests.data.test_folder import assert_same
@@ -67,13 +67,6 @@ def test_degrees_follow_a_power_law(graph: Dataset) -> None:
     assert (degree > 3 * degree.mean()).sum() > 0.01 * graph.num_nodes
 
 
-@pytest.mark.parametrize("exponent", [2.3, 3.5])
-def test_a_larger_exponent_has_a_lighter_tail(exponent: float) -> None:
-    degree = degrees(generate(GeneratorSpec(nodes=20_000, exponent=exponent, features=1)))
-    share = float(torch.sort(degree, descending=True).values[:200].sum() / degree.sum())
-    assert (share > 0.12) == (exponent < 3)
-
-
 def test_most_neighbours_are_of_the_same_class(graph: Dataset) -> None:
     source, destination = graph.edge_index.long()
     share = (graph.nodes.tables["y"][source] == graph.nodes.tables["y"][destination]).float().mean()
@@ -87,13 +80,6 @@ def test_ids_say_nothing_of_communities(graph: Dataset) -> None:
     same_class = (graph.nodes.tables["y"][1:] == graph.nodes.tables["y"][:-1]).float().mean()
     chance = (torch.bincount(graph.nodes.tables["y"]).float() / graph.num_nodes).square().sum()
     assert abs(float(same_class - chance)) < 0.02
-
-
-def test_splits_have_their_shares() -> None:
-    spec = GeneratorSpec(nodes=20_000, train=0.1, val=0.2, test=0.3, features=1)
-    dataset = generate(spec)
-    for part, share in (("train", 0.1), ("val", 0.2), ("test", 0.3)):
-        assert abs(len(dataset.split(part)) / spec.nodes - share) < 0.02
 
 
 def ridge_accuracy(x: torch.Tensor, dataset: Dataset) -> float:
@@ -176,15 +162,6 @@ def test_progress_bar_goes_to_stderr(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert out == "" and "drawing features" in err
 
 
-@pytest.mark.parametrize("nodes", [64, 1000, 10_007, 65_536])
-def test_permutation_is_one_and_its_inverse_is_right(nodes: int) -> None:
-    permutation = IdPermutation(GeneratorSpec(nodes=nodes, seed=nodes))
-    ids = permutation.to_id(np.arange(nodes))
-    assert np.array_equal(np.sort(ids), np.arange(nodes))
-    assert np.array_equal(permutation.to_place(ids), np.arange(nodes))
-    assert abs(np.corrcoef(ids, np.arange(nodes))[0, 1]) < 4 / np.sqrt(nodes)
-
-
 def test_permutation_and_communities_reach_the_largest_size() -> None:
     spec = GeneratorSpec(nodes=2**31)
     permutation = IdPermutation(spec)
@@ -192,20 +169,6 @@ def test_permutation_and_communities_reach_the_largest_size() -> None:
     ids = permutation.to_id(places)
     assert ids.min() >= 0 and ids.max() < 2**31
     assert np.array_equal(permutation.to_place(ids), places)
-
-
-@pytest.mark.parametrize(("nodes", "classes"), [(64, 16), (1000, 16), (100_000, 5)])
-def test_communities_nest(nodes: int, classes: int) -> None:
-    made = make_communities(GeneratorSpec(nodes=nodes, classes=classes))
-    assert made.leaf_start[0] == 0 and made.leaf_start[-1] == nodes and (np.diff(made.leaf_start) > 0).all()
-    assert np.isin(made.group_start, made.leaf_start).all() and made.group_start[-1] == nodes
-    assert set(made.group_class) == set(range(classes))
-    assert (np.gcd(made.group_stride, np.diff(made.group_start)) == 1).all()
-
-
-def test_half_precision_and_more_classes_than_features() -> None:
-    dataset = generate(GeneratorSpec(nodes=1000, half=1, classes=20, features=3))
-    assert dataset.nodes.tables["x"].dtype == torch.float16 and dataset.nodes.tables["x"].shape == (1000, 3)
 
 
 BAD: dict[type[Any], list[tuple[str, float]]] = {
@@ -224,11 +187,6 @@ def test_bad_parameters_are_named(spec: type[Any]) -> None:
     for field, value in BAD[spec]:
         with pytest.raises(DatasetError, match=f"{field}.*; give"):
             spec(**{field: value})
-
-
-def test_piece_must_be_positive(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match="piece_nodes is 0"):
-        generate_folder(GeneratorSpec(nodes=1000), tmp_path / "g", piece_nodes=0)
 
 
 SPEC = TypedGeneratorSpec(papers=3000, seed=2, classes=5, features=12)
@@ -259,11 +217,6 @@ def test_degrees_follow_a_power_law_and_neighbours_have_the_class() -> None:
         assert 4 < float(degree.float().mean()) < 12 and int(degree.max()) > 15 * float(degree.float().mean())
     y = made.nodes_of("paper").tables["y"]
     assert float((y[source] == y[target]).float().mean()) > 0.5
-
-
-def test_the_smallest_graph() -> None:
-    made = generate_typed(TypedGeneratorSpec(papers=1, classes=1, features=1))
-    assert [nodes.num_nodes for nodes in made.node_sets] == [1, 1, 1, 1]
 
 
 PAPERS = PapersSpec(nodes=40_000, classes=8, features=8, seed=3)
@@ -299,18 +252,6 @@ def test_sources(drawn: Dataset) -> None:
     assert float(hubs.double().mean()) == pytest.approx(PAPERS.nodes / 2, rel=0.1)
     alike = float((y[csc.indices.long()] == y[csc.targets()]).double().mean())
     assert alike == pytest.approx(PAPERS.homophily + (1 - PAPERS.homophily) / PAPERS.classes, abs=0.01)
-
-
-@pytest.mark.parametrize(("homophily", "alike"), [(0.0, 1 / 4), (1.0, 1.0)])
-def test_sources_at_the_ends_of_homophily(homophily: float, alike: float) -> None:
-    spec = PapersSpec(nodes=5001, classes=4, features=1, homophily=homophily, skew=1)
-    drawn = generate_papers(spec)
-    csc, y = drawn.edges.csc, drawn.nodes.tables["y"].long()
-    assert csc is not None
-    found = float((y[csc.indices.long()] == y[csc.targets()]).double().mean())
-    assert found == pytest.approx(alike, abs=0.02)
-    count = torch.bincount(csc.indices, minlength=spec.nodes).double()
-    assert float(count.var() / count.mean()) < 2  # as of equally likely sources
 
 
 def test_labels_features_and_splits(drawn: Dataset) -> None:

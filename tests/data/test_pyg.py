@@ -17,19 +17,6 @@ from tests.support.tiny_datasets import DTYPES, EDGES, NODES, edges, equal, tabl
 from tests.support.typed_datasets import typed_datasets
 
 
-def test_shares_tensors() -> None:
-    data = tiny_dataset().to_pyg()
-    dataset = from_pyg(data)
-    assert dataset.edge_index.data_ptr() == data.edge_index.data_ptr()
-    assert dataset.nodes.tables["x"].data_ptr() == data.x.data_ptr()
-
-
-def test_the_least_a_graph_can_have() -> None:
-    dataset = from_pyg(Data(edge_index=torch.tensor([[0, 1], [1, 2]]), num_nodes=5))
-    assert (dataset.num_nodes, dataset.num_classes) == (5, 0)
-    assert dataset.nodes.tables == {} and dataset.edges.tables == {} and dataset.splits == {}
-
-
 def test_index_splits_and_types_that_are_kept() -> None:
     data = Data(edge_index=torch.tensor([[0], [1]]), x=torch.zeros(3, 2, dtype=torch.float64))
     data.y, data.train_idx = torch.tensor([[0], [1], [1]]), torch.tensor([2, 0], dtype=torch.int32)
@@ -47,13 +34,6 @@ def test_columns_of_masks_and_other_masks_are_attributes() -> None:
     assert dataset.nodes.tables["train_mask"] is data.train_mask
     assert dataset.nodes.tables["calib_mask"] is data.calib_mask
     assert dataset.splits.keys() == {"val", "test"}
-
-
-def test_with_as_many_nodes_as_edges_the_name_decides() -> None:
-    ring = torch.stack([torch.arange(4), torch.arange(4).roll(1)])
-    data = Data(edge_index=ring, edge_time=torch.arange(4), time=torch.arange(4) * 2, num_nodes=4)
-    dataset = from_pyg(data)
-    assert dataset.edges.tables.keys() == {"edge_time"} and dataset.nodes.tables.keys() == {"time"}
 
 
 @st.composite
@@ -93,7 +73,6 @@ def test_every_tensor_comes_back(data: Data) -> None:
     ("attribute", "value", "fact"),
     [
         ("graph_label", torch.zeros(1, 3), "it is float32 [1, 3], not a dense tensor with one row"),
-        ("scale", torch.tensor(2.0), "it is float32 [], not"),
         ("edge_label_index", torch.zeros(2, 7, dtype=torch.int64), "it is int64 [2, 7], not"),
         ("names", ["a"] * NODES, "it is a list, not"),
         ("adj_t", torch.eye(NODES).to_sparse(), "it is sparse float32 [20, 20], not"),
@@ -115,7 +94,6 @@ def test_what_is_left_out_is_named(attribute: str, value: Any, fact: str) -> Non
     ("attribute", "value", "fact"),
     [
         ("val_mask", torch.zeros(NODES), "is float32 [20]"),
-        ("val_mask", torch.zeros(NODES - 1, dtype=torch.bool), "is bool [19]"),
         ("y", torch.full((NODES,), -5), "label -5"),
         ("edge_index", torch.full((2, EDGES), NODES), "node id 20"),
         ("edge_index", [1, 2], "is list"),

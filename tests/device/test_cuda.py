@@ -72,7 +72,6 @@ def test_tables_that_are_pinned_already() -> None:
 
 
 def test_two_loaders_of_one_table() -> None:
-    """The table stays registered while the second is in use."""
     data, given = wide(), {"batch_size": 32, "seed": 7}
     plain = MacrobatchNeighborLoader(data, [4, 3], **given)
     plain.set_epoch(1)

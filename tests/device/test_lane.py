@@ -20,18 +20,11 @@ from tests.support.programs import run_python
 
 @dataclass
 class MadeUp:
-    """Stands for the runtime of CUDA.
+    """Stands for the runtime of CUDA."""
 
-    Attributes:
-        registered: bytes by address.
-        calls: what was asked of streams and events, in order.
-        fails: what `cudaHostRegister` returns.
-        chosen: how often each thread has chosen a device, one inside the other.
-    """
-
-    registered: dict[int, int] = field(default_factory=dict)
+    registered: dict[int, int] = field(default_factory=dict)  # bytes by address
     calls: list[str] = field(default_factory=list)
-    fails: int = 0
+    fails: int = 0  # what `cudaHostRegister` returns
     chosen: threading.local = field(default_factory=threading.local)
 
     @property

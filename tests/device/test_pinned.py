@@ -193,14 +193,6 @@ def test_what_torch_has_locked_is_not_registered_again() -> None:
     locked.release()
 
 
-def test_dropping_a_pool_frees_its_memory() -> None:
-    pool = PinnedPool(CpuLane(), MIB)
-    pool.give(pool.take(5000), Later())
-    assert locked_bytes() == 64 * KIB
-    del pool
-    assert locked_bytes() == 0
-
-
 DTYPES = (torch.int64, torch.int32, torch.float32, torch.bfloat16, torch.bool, torch.uint8, torch.complex64)
 
 

@@ -38,11 +38,6 @@ def test_paths_of_any_characters(name: str, tmp_path: Path) -> None:
     assert found is not None and found.path == str(tmp_path / f"{name}.npy")
 
 
-def test_tables_in_memory_are_told_without_walking_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mapped_tables, "_PAGES", None)  # which any reading of it fails on
-    assert DiskTable.of(torch.zeros(4, 4)) is None and not is_written(torch.zeros(4, 4))
-
-
 def test_a_table_whose_pages_cannot_be_told_is_not_read_from_its_file(
     mapped: Tensor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -48,8 +48,6 @@ _NUMBER = re.compile(r"\d+\.\d+")
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block of a page."""
-
     language: str  # the word behind the fence
     code: str
     line: int  # the number of the fence's line in the page
@@ -77,8 +75,6 @@ def blocks_of(page: str) -> list[Block]:
 
 
 class Page:
-    """Runs the blocks of one page in a folder; messages name the page."""
-
     def __init__(self, name: str, folder: Path) -> None:
         self._name = name
         self._folder = folder

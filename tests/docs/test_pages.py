@@ -41,7 +41,6 @@ SCRIPT = ROOT / "examples" / "distributed.py"
 
 
 def run(commands: list[list[str]]) -> list[str]:
-    """Runs the script once for each list of arguments. Returns what each run printed."""
     printed = []
     for arguments in commands:
         out = io.StringIO()
@@ -231,7 +230,6 @@ def test_constants_of_the_sampling_contract_are_those_of_the_reference() -> None
 
 
 def test_the_page_of_files_is_that_of_the_files() -> None:
-    """Every file of the package stands there with its first sentence."""
     assert files_page.PAGE.read_text(encoding="utf-8") == files_page.page(), (
         "docs/files.md is out of date: run `python build_tools/files_page.py`"
     )
@@ -311,7 +309,6 @@ FOLDERS = "benchmark|build_tools|csrc|examples|kernels|pyg_batchgnn|tests"
 
 
 def spans(pattern: str) -> list[tuple[str, str]]:
-    """Returns the pages and the words in code type that match a pattern."""
     pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
     return [
         (str(page.relative_to(ROOT)), found)
@@ -321,7 +318,6 @@ def spans(pattern: str) -> list[tuple[str, str]]:
 
 
 def is_importable(path: list[str]) -> bool:
-    """Returns whether a dotted path inside the package leads to something."""
     found: Any = importlib.import_module("pyg_batchgnn")
     for part in path:
         try:

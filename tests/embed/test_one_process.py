@@ -290,7 +290,6 @@ def test_a_rule_fits_the_state() -> None:
 
 
 def test_gradients_that_were_dropped_move_nothing(comm: Communicator) -> None:
-    """A loss that is not finite is left out, as with torch's zero_grad."""
     embedding = Embedding(Data(num_nodes=6), 3, seed=0, comm=comm)
     reference, optimizer = torchs(embedding), EmbeddingOptimizer(embedding, SGD(lr=0.1))
     for ids, factor in ((torch.tensor([0, 1]), float("nan")), (torch.tensor([1, 2]), 2.0)):

@@ -42,7 +42,6 @@ RULES: tuple[tuple[UpdateRule, Any], ...] = (
 
 
 def loss_of(rows: Tensor, batch: Any) -> Tensor:
-    """The sum of the losses of the seeds, of their rows and those of their neighbours."""
     source, target = batch.edge_index
     sums = torch.zeros_like(rows).index_add(0, target, rows[source])
     logits = (rows + sums)[: batch.batch_size] @ WEIGHT
@@ -50,8 +49,6 @@ def loss_of(rows: Tensor, batch: Any) -> Tensor:
 
 
 class Training:
-    """One rank's tables and what trains them."""
-
     def __init__(self, graph: Communicator, comm: Communicator, case: Case, **options: Any) -> None:
         self.comm, self.case = comm, case
         rule = options.pop("rule", RULES[0][0])
@@ -80,7 +77,6 @@ class Training:
         self.optimizer.step()
 
     def epoch(self) -> list[list[int]]:
-        """Trains an epoch. Returns the seeds of each step."""
         seeds = []
         for batch in self.loader:
             self.step(batch)
@@ -128,7 +124,6 @@ def replay(case: Case, make: Any, epochs: list[list[list[list[list[int]]]]], ahe
 
 
 def settings() -> Iterator[tuple[Case, dict[str, Any]]]:
-    """Graphs, and arguments of the loader; all of each kind somewhere."""
     sizes = itertools.cycle([(1, 1), (3, 2), ("auto", "auto"), (5, 1)])
     others = itertools.cycle(
         [{"prefetch": 1}, {"export": "pyg"}, {"hybrid": True, "prefetch": 2}, {"hybrid": True}]
@@ -150,7 +145,6 @@ def settings() -> Iterator[tuple[Case, dict[str, Any]]]:
 
 
 def equals_one_process(graph: Communicator, comm: Communicator) -> None:
-    """Two epochs in all settings give the rows of one process, to rounding."""
     for case, arguments in settings():
         rule, make = arguments.pop("rule")
         training = Training(graph, comm, case, rule=rule, **arguments)
@@ -162,7 +156,6 @@ def equals_one_process(graph: Communicator, comm: Communicator) -> None:
 
 
 def several_batches_a_step(graph: Communicator, comm: Communicator) -> None:
-    """Gradients of several batches are added: one loss of two, two passes, one read ahead."""
     case = CASES[0]
     for (rule, make), how in itertools.product(RULES, ("one loss", "two passes", "ahead")):
         stale = 1 if how == "two passes" and make is RULES[2][1] else 0
@@ -201,47 +194,7 @@ def counted(comm: Communicator, before: Any) -> KindCounts:
     return counts
 
 
-def counters(graph: Communicator, comm: Communicator) -> None:
-    """Ids travel once per macrobatch; then a step takes a round of rows and one of gradients."""
-    case, size = Case("larger", nodes=400, edges=3000), 3
-    training = Training(graph, comm, case, macrobatch_size=size, rule=SGD(lr=0.1))
-    owner = owners(case, comm.size)
-    before = graph.counters.snapshot(), comm.counters.snapshot()
-    asked, nodes = [], []
-    for batch in training.loader:
-        training.step(batch)
-        of = owner[batch.node.unique()]
-        asked.append([int((of == rank).sum()) if rank != comm.rank else 0 for rank in range(comm.size)])
-        nodes.append(batch)
-    training.embedding.synchronize()
-    ids, rows = counted(graph, before[0]), counted(comm, before[1])
-    steps = len(asked)
-    everyones = torch.tensor(comm.all_gather_json(asked))  # [asker, step, owner]
-    mine, theirs = int(everyones[comm.rank].sum()), int(everyones[:, :, comm.rank].sum())
-    assert ids.rounds == -(-steps // size)
-    assert (ids.rows_sent, ids.rows_received) == (mine, theirs)
-    heads = [
-        sum(min(size, steps - at) for at in range(0, steps, size) if piece(rows, at, size))
-        for rows in (
-            [everyones[comm.rank, :, rank] for rank in range(comm.size)],
-            [everyones[rank, :, comm.rank] for rank in range(comm.size)],
-        )
-        for rows in rows
-    ]
-    assert ids.bytes_sent == 4 * (mine + sum(heads[: comm.size]))
-    assert ids.bytes_received == 4 * (theirs + sum(heads[comm.size :]))
-    assert rows.rounds == 2 * steps
-    assert (rows.rows_sent, rows.rows_received) == (mine + theirs, mine + theirs)
-    head = 16 * steps * (comm.size - 1)  # a weight, and whether gradients follow
-    assert rows.bytes_sent == rows.bytes_received == 4 * F * (mine + theirs) + head
-
-
-def piece(asked: Tensor, begin: int, size: int) -> bool:
-    return bool(asked[begin : begin + size].sum())
-
-
 def repeats(graph: Communicator, comm: Communicator, folder: str) -> list[str]:
-    """The bits of repeated and resumed runs are the same. Returns the names of what was written."""
     case, path = CASES[0], Path(folder)
     results = []
     for stale in (0, 2):
@@ -277,7 +230,6 @@ def repeats(graph: Communicator, comm: Communicator, folder: str) -> list[str]:
 
 
 def continues(graph: Communicator, comm: Communicator, folder: str) -> None:
-    """Tables that other ranks saved are loaded by these, and rows of a file are read."""
     case, path = CASES[0], Path(folder)
     training = Training(graph, comm, case, schedule="global")
     training.embedding.load(path / "end")
@@ -299,8 +251,6 @@ def continues(graph: Communicator, comm: Communicator, folder: str) -> None:
 
 
 def weights(graph: Communicator, comm: Communicator) -> None:
-    """Gradients of ranks are weighed. A rank without gradients adds nothing, and its weight
-    counts."""
     case = CASES[0]
     training = Training(graph, comm, case, rule=SGD(lr=1.0), shuffle=False)
     for weights, silent in (([0.0, 1.0, 2.0], -1), ([1.0, 1.0, 2.0], 1)):
@@ -337,7 +287,6 @@ def inference(graph: Communicator, comm: Communicator) -> None:
 
 
 def fault(how: str) -> dict[str, Any]:
-    """Ends or fails rank 1 in the middle of an epoch. Returns what the others are told."""
     graph, comm = (Communicator.create(name, timeout=8.0) for name in ("graph", "rows"))
     try:
         with comm, graph:
@@ -356,7 +305,6 @@ def fault(how: str) -> dict[str, Any]:
 
 
 def refusals(graph: Communicator, comm: Communicator) -> None:
-    """A batch of another loader, and another number of parts, are refused."""
     case = CASES[0]
     data = stores(graph, case, edges=False)
     embedding = Embedding(data, F, comm=comm)
@@ -368,8 +316,6 @@ def refusals(graph: Communicator, comm: Communicator) -> None:
 
 
 def loaders(ids: Communicator, comm: Communicator) -> None:
-    """Loaders of typed graphs, with times and disjoint too, tell which rows they need. Rows of all
-    types come and change together, in one exchange each."""
     for option, export, hybrid in (
         ("uniform", "native", False),
         ("last", "pyg", False),
@@ -416,7 +362,6 @@ def loaders(ids: Communicator, comm: Communicator) -> None:
 
 
 def run() -> str:
-    """Runs the script. Returns what it printed."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         runpy.run_path(str(ROOT / "examples" / "embeddings.py"), run_name="__main__")
@@ -431,11 +376,6 @@ def test_training_equals_one_process(ranks: int) -> None:
 @pytest.mark.parametrize("ranks", [*in_all(1, 3), 2])
 def test_gradients_of_several_batches_are_added(ranks: int) -> None:
     run_ranks(several_batches_a_step, ranks)
-
-
-@pytest.mark.parametrize("ranks", [*in_all(2), 3])
-def test_ids_travel_once_per_macrobatch_and_rows_twice_per_step(ranks: int) -> None:
-    run_ranks(counters, ranks)
 
 
 def test_runs_repeat_resume_and_continue_on_other_ranks(tmp_path: Path) -> None:

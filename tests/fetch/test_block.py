@@ -4,95 +4,22 @@ from __future__ import annotations
 
 import gc
 import itertools
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor, nn
+from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.data import NODES, Group, RowKind
-from pyg_batchgnn.data import NODES as GROUP
-from pyg_batchgnn.disk import are_mapped, is_mapped
-from pyg_batchgnn.fetch import AccessString, BlockFetcher, FetchGroup, Frequencies, InPlaceFetcher, as_table
+from pyg_batchgnn.data import NODES
+from pyg_batchgnn.fetch import AccessString, Frequencies, as_table
 from pyg_batchgnn.fetch.sweep import Sweep, first_uses, followed, simulate
 from pyg_batchgnn.ops import NEVER
-from pyg_batchgnn.sample import Placement, SampledMinibatch
-from tests.support.sampling_cases import only_nodes
-
-COUNT = 200
-Rows: TypeAlias = dict[Group, dict[str, Tensor]]
-
-
-def minibatch(node: list[int]) -> SampledMinibatch:
-    return only_nodes(torch.tensor(node, dtype=torch.int64))
-
-
-@pytest.mark.parametrize(
-    "nodes",
-    [
-        [[3, 1, 2]],
-        [[5, 7], [7, 5]],
-        [[0], [COUNT - 1], [0, COUNT - 1]],
-        [[4, 4, 4], [4]],
-        [[], [1], []],
-        [[]],
-        [list(range(COUNT))[::-1], list(range(0, COUNT, 3))],
-    ],
-)
-def test_each_node_once_and_every_row_found(nodes: list[list[int]]) -> None:
-    table = torch.arange(COUNT * 2.0).view(COUNT, 2)
-    asked: list[Tensor] = []
-
-    def fetch(nodes: Mapping[Group, Tensor]) -> Rows:
-        asked.append(nodes[NODES])
-        return {NODES: {"x": table[nodes[NODES]]}}
-
-    given = [minibatch(node) for node in nodes]
-    ready = BlockFetcher(fetch, [COUNT]).fetch(FetchGroup(given)).minibatches
-    assert [node.tolist() for node in asked] == [sorted({node for one in nodes for node in one})]
-    for one, before in zip(ready, given, strict=True):
-        assert one.node is before.node and one.block is ready[0].block
-        assert torch.equal(one.attribute("x"), table[one.node])
-        assert torch.equal(one.attribute("x", 1), table[one.node[:1]])
-
-
-def test_an_unknown_attribute_is_named() -> None:
-    fetcher = BlockFetcher(lambda nodes: {NODES: {"x": nodes[NODES]}}, [COUNT])
-    (ready,) = fetcher.fetch(FetchGroup([minibatch([1])])).minibatches
-    with pytest.raises(KeyError, match=r"'z'.*'x'"):
-        ready.attribute("z")
-
 
 TABLE_NODES = 6
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        torch.randn(TABLE_NODES, 3),
-        torch.randn(TABLE_NODES, 3).half(),
-        torch.randn(TABLE_NODES + 1, 3).bfloat16(),
-        torch.arange(TABLE_NODES),
-        nn.Parameter(torch.randn(TABLE_NODES, 2)),
-        torch.randn(TABLE_NODES, 2, requires_grad=True),
-    ],
-)
-def test_a_tensor_is_its_own_table(value: Tensor) -> None:
-    assert as_table(value, TABLE_NODES) is value
-
-
-def test_an_array_is_shared() -> None:
-    array = np.zeros((TABLE_NODES, 2))
-    table = as_table(array, TABLE_NODES)
-    assert isinstance(table, Tensor)
-    array[3] = 7
-    assert table[3].tolist() == [7, 7]
 
 
 def _read_only() -> np.ndarray:
@@ -121,65 +48,6 @@ def test_why_not(value: Any, words: list[str]) -> None:
     reason = as_table(value, TABLE_NODES)
     assert isinstance(reason, str)
     assert all(word in reason for word in words), reason
-
-
-def test_minibatches_share_the_tables_and_nothing_is_copied() -> None:
-    table = torch.randn(TABLE_NODES, 2)
-    nodes = [torch.tensor([4, 1]), torch.tensor([], dtype=torch.int64), torch.tensor([1, 1, 5])]
-    given = [only_nodes(node) for node in nodes]
-    ready = InPlaceFetcher({GROUP: {"x": table}}).fetch(FetchGroup(given)).minibatches
-    for one, before in zip(ready, given, strict=True):
-        assert (
-            one.placement is Placement.IN_PLACE
-            and one.row is one.node is before.node
-            and one.block["x"] is table
-        )
-        assert torch.equal(one.attribute("x"), table[before.node])
-        assert one.nbytes == before.nbytes
-
-
-def test_files_are_told_from_memory(tmp_path: Path) -> None:
-    np.save(tmp_path / "x.npy", np.zeros((2000, 3)))
-    for mode in ("r+", "c"):
-        mapped = torch.from_numpy(np.load(tmp_path / "x.npy", mmap_mode=mode))
-        assert is_mapped(mapped)
-        assert is_mapped(mapped[1000:]) and not is_mapped(mapped.clone())
-    assert is_mapped(torch.from_file(str(tmp_path / "x.npy"), size=100))
-    assert not is_mapped(torch.randn(10))
-    assert not is_mapped(torch.randn(1 << 20))
-    assert not is_mapped(torch.empty(0))
-    assert not is_mapped(torch.randn(5000).share_memory_())
-    assert are_mapped([torch.randn(10), mapped, torch.empty(0), mapped[1000:]]) == [False, True, False, True]
-
-
-OTHER = Group(RowKind.NODE, "other")
-ROWS = 9
-units = st.lists(st.tuples(st.sets(st.integers(0, ROWS - 1)), st.sets(st.integers(0, ROWS - 1))), max_size=6)
-
-
-@given(units, st.sampled_from([0, 20, 1 << 20]))
-def test_next_uses(string: list[tuple[set[int], set[int]]], held: int) -> None:
-    """Whatever part of the list lies in a file."""
-    accesses = AccessString({NODES: ROWS, OTHER: ROWS}, held, first=5)
-    for number, both in enumerate(string):
-        rows = [torch.tensor(sorted(one), dtype=torch.int64) for one in both]
-        accesses.append((0, number, 0), dict(zip((NODES, OTHER), rows, strict=True)))
-    assert accesses.end == 5 + len(string)
-    first = accesses.finish()
-
-    def use(row: int, group: int, after: int) -> int:
-        later = (5 + at for at in range(after + 1, len(string)) if row in string[at][group])
-        return next(later, NEVER)
-
-    assert first[NODES].tolist() == [use(row, 0, -1) for row in range(ROWS)]
-    for number, both in enumerate(string):
-        for at, group in enumerate((NODES, OTHER)):
-            expected = [use(row, at, number) for row in sorted(both[at])]
-            assert (
-                accesses.following((0, number, 0), group, torch.tensor(sorted(both[at]))).tolist() == expected
-            )
-    assert accesses.accesses[NODES] == sum(len(one) for one, _ in string)
-    assert accesses.number((1, 0, 0)) is None
 
 
 def test_a_full_disk_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,19 +101,6 @@ def test_the_longest_sweep_that_fits() -> None:
     assert found[1000] == 1 and found[rows] >= 39
 
 
-def test_an_epoch_is_longer_than_what_was_sampled() -> None:
-    """Rows that one minibatch in a thousand needs are seen in the sample by their likes."""
-    draws = np.random.default_rng(0)
-    probability = 0.5 / np.arange(1, 30_001) ** 0.6
-
-    def minibatch() -> torch.Tensor:
-        return torch.from_numpy(np.flatnonzero(draws.random(len(probability)) < probability))
-
-    found = Frequencies.of([minibatch() for _ in range(64)], len(probability))
-    expected = (1 - (1 - probability) ** 1000).sum()
-    assert found.distinct(1000) == pytest.approx(expected, rel=0.13)
-
-
 SWEPT = 12
 strings = st.lists(st.sets(st.integers(0, SWEPT - 1)), min_size=1, max_size=7)
 
@@ -266,7 +121,6 @@ def comes_back(row: int, number: int, period: int) -> int:
 
 
 def by_hand(string: list[set[int]], capacity: int, period: int, in_use: int) -> list[int] | None:
-    """Returns how many rows are read before each unit, in plain Python."""
     here: set[int] = set()
     reads = []
     for number, needed in enumerate(string):
@@ -306,12 +160,6 @@ def test_as_many_rows_are_read_as_by_hand(
         assert simulate(vectors(string), SWEPT, capacity, period, in_use) == expected
 
 
-@given(strings, st.integers(1, 6))
-def test_nothing_is_read_twice_where_all_fits(string: list[set[int]], period: int) -> None:
-    found = simulate(vectors(string), SWEPT, SWEPT, period, 1)
-    assert found is not None and sum(found) == len(set().union(*string))
-
-
 def fewest(string: list[set[int]], capacity: int) -> int:
     """Returns the fewest rows that any choice of what leaves reads, by trying all. The whole file
     is passed before each unit, and no unit but the one that is prepared is in use."""
@@ -334,37 +182,6 @@ def test_no_other_choice_reads_fewer(string: list[set[int]], capacity: int) -> N
     assert (read is not None) == (max(map(len, string)) <= capacity)
     if read is not None:
         assert sum(read) == fewest(string, capacity)
-
-
-@given(
-    st.lists(strings, min_size=1, max_size=3), st.integers(0, SWEPT + 1), st.integers(1, 6), st.integers(0, 2)
-)
-def test_slots_hold_the_rows_of_their_units(
-    epochs: list[list[set[int]]], capacity: int, period: int, in_use: int
-) -> None:
-    """Over several epochs, while the units before may be in use, and where some do not fit."""
-    table, sweep, number = torch.arange(SWEPT), Sweep(SWEPT, capacity), 0
-    memory, using = torch.full((capacity,), -1), list[tuple[Tensor, Tensor]]()
-    for string in epochs:
-        first, following = first_uses(vectors(string), SWEPT, number)
-        sweep.begin(first, number, period)
-        for needed, later in zip(vectors(string), following, strict=True):
-            assert sweep.follows(number)
-            reading = sweep.prepare(number, needed, later, number - in_use)
-            assert len(set(reading.slots.tolist())) == reading.slots.numel()
-            assert reading.rows.tolist() == sorted(set(reading.rows.tolist()))
-            memory[reading.slots] = table[reading.rows]
-            for rows, slot in using[len(using) - in_use :] if in_use else []:
-                assert torch.equal(memory[slot], rows)
-            if reading.unit is None:
-                here = sweep.find(needed)
-                assert torch.equal(memory[here[here >= 0]], needed[here >= 0])
-                using.append((needed[:0], needed[:0]))
-            else:
-                assert torch.equal(memory[reading.unit], needed)
-                using.append((needed, reading.unit))
-            assert reading.slots.numel() == 0 or int(reading.slots.max()) < capacity
-            number += 1
 
 
 @given(strings, strings, st.integers(0, SWEPT + 1), st.integers(1, 6), st.integers(0, 2), st.integers(0, 6))
@@ -396,19 +213,6 @@ def test_sweeps_go_on_into_the_next_epoch(
     assert fits or capacity < SWEPT
     if capacity >= SWEPT:
         assert read == len(set().union(*one, *other))
-
-
-def test_a_longer_sweep_reads_the_file_less_often() -> None:
-    """Units of random rows: each pass over the file serves as many units as a sweep has."""
-    draws = torch.Generator().manual_seed(0)
-    units = [torch.randint(0, 1000, (50,), generator=draws).unique() for _ in range(40)]
-    passes = {}
-    for period in (1, 4, 10):
-        capacity = next(
-            size for size in range(50, 1001, 10) if simulate(units, 1000, size, period, 1) is not None
-        )
-        passes[capacity] = 1 + (len(units) - 1) / period
-    assert list(passes) == sorted(passes) and list(passes)[-1] < 500
 
 
 def test_a_lease_lives_as_long_as_any_view_of_it() -> None:

@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from pyg_batchgnn import AggregationCache, MacrobatchNeighborLoader, ops
+from pyg_batchgnn import AggregationCache, MacrobatchNeighborLoader
 from pyg_batchgnn.comm import Communicator, KindCounts, MessageKind
 from pyg_batchgnn.data import HOMOGENEOUS, NODES, Dataset, Group
 from pyg_batchgnn.fetch import CacheRequest, FetchGroup, RemoteFetcher, SeedShare
-from pyg_batchgnn.fetch.cache import CachedRows, bytes_in_cache, inclusion
+from pyg_batchgnn.fetch.cache import bytes_in_cache, inclusion
 from pyg_batchgnn.sample import (
     Layout,
     MacrobatchSampler,
@@ -28,11 +28,10 @@ from pyg_batchgnn.sample import (
 from pyg_batchgnn.store import DistFeatureStore
 from tests.store.job_typed import owners as typed_owners
 from tests.support.loader_cases import contents, equal
-from tests.support.partitioned_graphs import CASES, Case, owners, part_of, whole
+from tests.support.partitioned_graphs import CASES, whole
 from tests.support.rank_epochs import stores
 from tests.support.ranks import run_ranks
-from tests.support.reference_partition import graph_of, internal_ids, internal_ids_by_type, split_dataset
-from tests.support.sampling_cases import only_nodes
+from tests.support.reference_partition import graph_of, internal_ids_by_type, split_dataset
 from tests.support.tiers import ALL, WORLDS, in_all
 from tests.support.typed_datasets import CASES as TYPED
 from tests.support.typed_datasets import typed_dataset
@@ -62,7 +61,6 @@ def sampled(dataset: Dataset, rank: int, layout: Layout) -> list[SampledMinibatc
 
 
 def groups(comm: Communicator) -> None:
-    """Rows and ids are those of the whole graph; rounds, rows and bytes those of the formulas."""
     every = list(itertools.product([*TYPED, *PLAIN], *[(True, False)] * 3))
     for case, share, hybrid, edges in every if ALL else every[::3]:
         _group(comm, typed_dataset(*case), share, hybrid, edges)
@@ -133,7 +131,6 @@ def _given(minibatches: list[SampledMinibatch], ids: list[Tensor] | None) -> lis
 
 
 def _asked(wanted: list[list[Tensor]], owner: Tensor, hosts: list[int]) -> Tensor:
-    """Returns how many distinct rows each rank asks of each other: [ranks, ranks]."""
     asked = torch.zeros(len(hosts), len(hosts), dtype=torch.int64)
     for rank, ids in enumerate(wanted):
         counts = torch.bincount(owner[torch.cat(ids).unique()], minlength=len(hosts))
@@ -167,7 +164,6 @@ def _check_contents(
 
 
 def caches(comm: Communicator) -> None:
-    """A cache changes no bit, and holds the rows that are worth most, which are not fetched."""
     for case, own, plan in itertools.product(TYPED, (True, False), (PLAN, OWN_FANOUTS)):
         dataset = typed_dataset(*case)
         if plan is PLAN or dataset.schema == SCHEMA:
@@ -208,7 +204,6 @@ def _check_choice(
     budget: int,
     ids: list[Tensor],
 ) -> None:
-    """Checks that no row that is left out is worth clearly more than one that is held."""
     assert fetch.cache is not None
     least, best_left, left = float("inf"), 0.0, fetch.cache.nbytes
     for number, group in enumerate(dataset.schema.node_groups):
@@ -242,7 +237,12 @@ def _likelihood(
             source, target = edges.edge_index.long()
             kind = schema.target_types[number]
             degree = torch.bincount(target, minlength=len(found[kind])).double()
-            taken = taken_probability(degree, plan.fanouts_of(edges.relation)[hop], plan.replacement)
+            fanout, each = plan.fanouts_of(edges.relation)[hop], 1 / degree.clamp(min=1)
+            taken = (each * fanout).clamp(max=1)
+            if plan.replacement is Replacement.WITH:
+                taken = 1 - (1 - each) ** fanout
+            if fanout < 0:
+                taken = torch.ones(())
             escape = torch.log1p(-(found[kind] * taken).clamp(max=1 - 1e-6))
             missed[schema.source_types[number]].index_add_(0, source, escape[target])
         found = [(1 - one.exp()) * rest for one, rest in zip(missed, left, strict=True)]
@@ -250,50 +250,11 @@ def _likelihood(
     return [1 - one for one in left]
 
 
-def steady(comm: Communicator) -> list[int]:
-    """The calls to the system for memory after each of sixteen equal fetches."""
-    case = Case("larger", nodes=20_000, edges=200_000)
-    store = DistFeatureStore(part_of(case, comm.size, comm.rank, edge_attributes=False), comm)
-    ids = internal_ids(owners(case, comm.size))
-    fetch = RemoteFetcher(store, {NODES: ["x", "y"]})
-    calls = []
-    for _ in range(16):
-        draw = torch.Generator().manual_seed(comm.rank)
-        seeds = [torch.randint(case.nodes, (500,), generator=draw) for _ in range(3)]
-        given = [only_nodes(ids[one]) for one in seeds]
-        fetch.fetch(FetchGroup(given, epoch=1, macrobatch=2))
-        calls.append(ops.memory_stats().system_calls)
-    return calls
-
-
-def values(comm: Communicator) -> dict[str, Any]:
-    """Checks rows of several dimensions, of none, of no width, and of every element type."""
-    dtypes = (torch.float16, torch.bfloat16, torch.float64, torch.uint8, torch.int8, torch.int32, torch.bool)
-    case = CASES[0]
-    part = part_of(case, comm.size, comm.rank)
-    draw = torch.Generator().manual_seed(3)
-    wholes = {
-        str(dtype): torch.randint(0, 2, (case.nodes, 3, 2), generator=draw).to(dtype) for dtype in dtypes
-    }
-    wholes |= {"scalar": torch.arange(case.nodes), "nothing": torch.empty(case.nodes, 0)}
-    part.attributes[NODES].clear()
-    part.attributes[NODES].update({name: table[part.node] for name, table in wholes.items()})
-    store = DistFeatureStore(part, comm)
-    ids = internal_ids(owners(case, comm.size))
-    fetch = RemoteFetcher(store, {NODES: list(wholes)})
-    (ready,) = fetch.fetch(FetchGroup([only_nodes(ids)])).minibatches
-    for name, table in wholes.items():
-        assert torch.equal(ready.attribute(name), table), name
-    assert torch.equal(ready.node, torch.arange(case.nodes))
-    return {}
-
-
 #: None is no cache; then less than a row, less than a request, and more than there is.
 BUDGETS = (0, 20, 400, "1MiB")
 
 
 def results(comm: Communicator) -> None:
-    """Checks the bits against a loader without a cache; hits and misses add up to its rows."""
     every = list(itertools.product(CASES, enumerate(BUDGETS)))
     for case, (number, budget) in every if ALL else every[:: len(BUDGETS) + 1]:
         hybrid, share = number % 2 == 0, case.nodes % 2 == 0
@@ -360,60 +321,9 @@ def overwritten(comm: Communicator) -> None:
         assert torch.equal(rows, minibatch.node[:, None] + torch.arange(5.0))
 
 
-def likely(comm: Communicator) -> list[list[float]]:
-    """Returns the shares of later remote rows that caches hold: as chosen, best, by chance."""
-    case = Case("skewed", nodes=3000, edges=30_000, owners="contiguous")
-    found = []
-    both = stores(comm, case, edges=False, share=False)
-    for schedule, share in (("local", 0.1), ("global", 0.3)):
-        arguments: dict[str, Any] = {
-            "num_neighbors": [4, 3],
-            "input_nodes": whole(case).train_mask,
-            "batch_size": 48,
-            "shuffle": True,
-            "seed": 1,
-            "replace": True,
-            "export": "native",
-            "attributes": ["x"],
-            "macrobatch_size": 1,
-            "fetch_size": 1,
-            "schedule": schedule,
-        }
-        rows = int(share * case.nodes)
-        loader = MacrobatchNeighborLoader(both, **arguments, feature_cache=rows * (5 * 4 + 4 + 8))
-        assert loader._setup.pipeline.fetcher.cache.rows[NODES].node.numel() == rows
-        times = _needed(comm, loader, both[0], case)
-        stats = loader.stats().total
-        wanted = stats.cache_hits + stats.cache_misses
-        assert wanted == int(times.sum())
-        best = int(times.sort(descending=True).values[:rows].sum())
-        found.append([stats.cache_hits / wanted, best / wanted, rows / int((times >= 0).sum())])
-    return found
-
-
-def _needed(comm: Communicator, loader: Any, features: DistFeatureStore, case: Case) -> Tensor:
-    times = torch.zeros(case.nodes, dtype=torch.int64)
-    for _ in range(6):
-        for batch in loader:
-            times[batch.node.unique()] += 1
-    times[owners(case, comm.size) == comm.rank] = 0
-    return times
-
-
 @pytest.mark.parametrize(("ranks", "hosts"), WORLDS, ids=str)
 def test_groups_hold_what_the_whole_graph_holds(ranks: int, hosts: Sequence[int]) -> None:
     run_ranks(groups, ranks, hosts=hosts)
-
-
-def test_attributes_of_any_type_and_shape() -> None:
-    run_ranks(values, 2, hosts=[0, 1])
-
-
-def test_the_steady_state_takes_no_memory() -> None:
-    # A rank answers the other one while it fetches itself: how much of both overlaps depends on the
-    # load. Buffers that are not kept would cost a call in each of the fourteen fetches at least.
-    for result in run_ranks(steady, 2, hosts=[0, 1]):
-        assert result.value[-1] - result.value[1] <= 3
 
 
 @pytest.mark.parametrize(
@@ -427,38 +337,6 @@ def test_results_are_those_without_a_cache(ranks: int, hosts: Sequence[int]) -> 
 
 def test_rows_that_are_overwritten_are_read_anew() -> None:
     run_ranks(overwritten, 2, hosts=[0, 1])
-
-
-def test_the_rows_are_those_that_are_needed_most() -> None:
-    for result in run_ranks(likely, 2, hosts=[0, 1]):
-        for chosen, best, chance in result.value:
-            assert chosen > 0.9 * best and chosen > 1.1 * chance, result.value
-
-
-def test_what_is_here_and_what_is_missing() -> None:
-    for kept, wanted in (
-        ([2, 5, 9], [1, 2, 3, 9]),
-        ([4], [1, 2, 4, 8]),
-        ([1, 2, 3], [2]),
-        ([7], []),
-        ([], [1]),
-    ):
-        cache, node = CachedRows(torch.tensor(kept).long()), torch.tensor(wanted).long()
-        split = cache.split(node)
-        assert split.missing.tolist() == [one for one in wanted if one not in kept]
-        assert [kept[row] for row in split.row] == [one for one in wanted if one in kept]
-        joined = torch.cat([split.missing, cache.node[split.row]])
-        assert torch.equal(joined[split.place], node)
-
-
-@pytest.mark.parametrize("replacement", list(Replacement))
-@pytest.mark.parametrize("fanout", [1, 3, 10, -1])
-def test_probability_of_an_edge(replacement: Replacement, fanout: int) -> None:
-    degree = torch.tensor([0.0, 1, 2, 5, 100])
-    found = taken_probability(degree, fanout, replacement)
-    for of, probability in zip(degree.tolist()[1:], found.tolist()[1:], strict=True):
-        wanted = 1 - (1 - 1 / of) ** abs(fanout) if replacement is Replacement.WITH else min(1, fanout / of)
-        assert probability == pytest.approx(1.0 if fanout < 0 else wanted, rel=1e-5)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

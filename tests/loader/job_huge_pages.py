@@ -54,7 +54,6 @@ def small_pages() -> Tensor:
 
 
 def can_collapse() -> bool:
-    """Returns whether the system moves as much memory to huge pages at once."""
     with mmap.mmap(-1, BYTES, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
         memory.write(b"1" * BYTES)
         try:

@@ -60,7 +60,6 @@ def loaders() -> Iterator[tuple[str, Any]]:
 
 
 def left() -> list[str]:
-    """Names what still runs once a loader is gone. It may take its time to end."""
     for _ in range(200):
         gc.collect()
         found = [one.name for one in threading.enumerate() if one.name.startswith("macrobatch")]
@@ -72,7 +71,6 @@ def left() -> list[str]:
 
 
 def interrupt_often(times: int, **options: Any) -> None:
-    """Interrupts a loader again and again, soon after one of its minibatches."""
     loader = MacrobatchNeighborLoader(make_data(), [4, 3], seed=0, batch_size=8, macrobatch_size=1, **options)
     moments = random.Random(0)
     reading, writing = os.pipe()

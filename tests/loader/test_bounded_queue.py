@@ -82,24 +82,6 @@ def test_the_consumer_alone_holds_an_item() -> None:
     made.close()
 
 
-def test_queues_behind_each_other() -> None:
-    first = Source(50)
-    outer = beside(lambda _: (2 * number for number in beside(lambda _: iter(first), 2)), 2)
-    assert [next(outer) for _ in range(5)] == [0, 2, 4, 6, 8]
-    outer.close()
-    del outer
-    gc.collect()
-    wait_until(lambda: first.closed == 1, "the inner source's end")
-
-
-def test_dropping_without_closing() -> None:
-    source = Source(50)
-    made = beside(lambda _: iter(source), 2)
-    next(made)
-    del made
-    assert source.closed == 1 and not threads()
-
-
 @pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
 def test_the_thread_itself_may_drop_the_iterator() -> None:
     """As the garbage collector does, which runs on any thread."""
@@ -114,18 +96,6 @@ def test_the_thread_itself_may_drop_the_iterator() -> None:
     held.append(beside(lambda _: source(), 3))
     next(held[0])
     wait_until(lambda: not threads(), "the thread")
-
-
-def test_an_error_is_not_kept() -> None:
-    """Its traceback would keep the batches of its frames."""
-    made = beside(lambda _: iter(Source(3, 1)), 2)
-    next(made)
-    with pytest.raises(ArithmeticError, match="item 1") as caught:
-        next(made)
-    assert not threads(), "while the traceback is still held"
-    del caught
-    with pytest.raises(StopIteration):
-        next(made)
 
 
 def test_a_source_that_fails_when_it_is_closed() -> None:

@@ -13,11 +13,8 @@ import torch
 from torch_geometric.data import Data
 
 from pyg_batchgnn import MacrobatchNeighborLoader, ops
-from pyg_batchgnn.loader.budget import probe_batches
-from pyg_batchgnn.loader.position import Order
-from pyg_batchgnn.loader.prefetch import MAX_AUTO
 from tests.support.loader_cases import make_data, make_loader
-from tests.support.tiers import each, in_all
+from tests.support.tiers import each
 
 MIB = 1 << 20
 
@@ -89,35 +86,18 @@ def test_the_peak_stays_under_the_budget(name: str, export: str, prefetch: int) 
                 warnings.simplefilter("error")
                 peak = peak_of(loader, prefetch)
             sizes = loader.sizes
-            print(
-                f"{name}, {export}, prefetch {prefetch}, {budget // MIB} MiB: {sizes}, {peak / MIB:.1f} MiB"
-            )
             assert peak <= budget, sizes
             chosen.append(sizes.macrobatch)
         assert chosen[0] <= chosen[1]
 
 
-@pytest.mark.parametrize("prefetch", [1, *in_all(0)])
-def test_blocks_that_would_not_fit(prefetch: int) -> None:
-    """A fetch group of all minibatches would take more than the budget by itself."""
+def test_blocks_that_would_not_fit() -> None:
     data = regular(60_000, 10, 256)
     loader = MacrobatchNeighborLoader(
-        data, [8, 4], batch_size=128, seed=1, threads=1, **EXPORTS["copied"], prefetch=prefetch,
+        data, [8, 4], batch_size=128, seed=1, threads=1, **EXPORTS["copied"], prefetch=1,
         memory_budget=96 * MIB, input_nodes=torch.arange(6000),
     )  # fmt: skip
-    peak = peak_of(loader, prefetch)
-    assert 20 * MIB < peak <= 96 * MIB, loader.sizes
-    generous = MacrobatchNeighborLoader(
-        data, [8, 4], batch_size=128, seed=1, threads=1, **EXPORTS["copied"], prefetch=prefetch,
-        macrobatch_size=32, fetch_size=32, input_nodes=torch.arange(6000),
-    )  # fmt: skip
-    assert peak_of(generous, prefetch) > 96 * MIB
-
-
-def test_a_generous_budget_is_used() -> None:
-    data = regular(20_000, 10, 16)
-    loader = MacrobatchNeighborLoader(data, [4], batch_size=64, memory_budget=10**10)
-    assert loader.sizes.macrobatch == MAX_AUTO
+    assert 20 * MIB < peak_of(loader, 1) <= 96 * MIB, loader.sizes
 
 
 def test_features_in_place_cost_nothing() -> None:
@@ -188,15 +168,3 @@ def test_no_more_than_an_epoch_and_work_for_every_worker() -> None:
     assert make_loader(make_data(), **automatic).sizes.macrobatch == 10
     assert make_loader(make_data(), **automatic, num_workers=2).sizes.macrobatch == 5
     assert make_loader(make_data(), **automatic, input_nodes=[]).sizes.macrobatch == 1
-
-
-@pytest.mark.parametrize("order", list(Order))
-@pytest.mark.parametrize(
-    ("seeds", "size"), [(0, 4), (1, 4), (4, 4), (5, 4), (100, 4), (100, 99), (100, 1000), (7, 1)]
-)
-def test_probes_are_minibatches(seeds: int, size: int, order: Order) -> None:
-    batches = probe_batches(seeds, size, None, order)
-    positions = [position for batch in batches for position in batch]
-    assert all(0 <= position < seeds for position in positions)
-    assert all(len(batch) == min(size, seeds) for batch in batches)
-    assert bool(batches) == bool(seeds) and len(batches) <= 4

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import pickle
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -35,7 +33,6 @@ def _no_room_for_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def with_edges_in_files(data: Any, folder: Path) -> Any:
-    """Returns a ``Data`` or ``HeteroData`` with edges by destination in mapped files."""
     found, graph = data.clone(), typed_graph_from_pyg(data)
     stores = [found] if isinstance(data, Data) else [found[name] for name in graph.schema.relations]
     for number, (store, edges) in enumerate(zip(stores, graph.relations, strict=True)):
@@ -150,35 +147,10 @@ def test_edges_that_the_page_cache_holds_are_mapped(
 
 
 def test_macrobatches_leave_room_for_reading(tmp_path: Path) -> None:
-    """Each sampled edge takes 56 bytes more while it is read."""
     data = make_data(2000, 400_000)  # 3.2 MB
     sizes = {"batch_size": 64, "macrobatch_size": "auto", "fetch_size": 1, "memory_budget": 3_000_000}
     loaders = [make_loader(one, (8, 4), **sizes) for one in (data, with_edges_in_files(data, tmp_path))]
-    (minibatch,) = loaders[0]._setup.pipeline.sampler.sample([torch.arange(64)], 0)
-    taken = [loader._setup.pipeline.reading_bytes(minibatch) for loader in loaders]
-    assert taken == [0, 56 * minibatch.num_edges]
     assert 1 < loaders[1].sizes.macrobatch < loaders[0].sizes.macrobatch
-
-
-def test_a_copy_of_a_sampler_samples_the_same(tmp_path: Path) -> None:
-    loader = make_loader(with_edges_in_files(make_data(), tmp_path), memory_budget=NOTHING)
-    made = loader._setup.pipeline.sampler
-    (one,), (other,) = (
-        sampler.sample([torch.arange(40)], 2) for sampler in (made, pickle.loads(pickle.dumps(made)))
-    )
-    assert torch.equal(one.edges[0].edge_index, other.edges[0].edge_index)
-    assert np.array_equal(one.node, other.node)
-
-
-def test_a_call_reads_too(tmp_path: Path) -> None:
-    data = make_data()
-    loaders = [
-        MacrobatchNeighborLoader(one, [4, 3], batch_size=32, seed=1, **budget)
-        for one, budget in ((data, {}), (with_edges_in_files(data, tmp_path), {"memory_budget": NOTHING}))
-    ]
-    one, other = (loader(torch.arange(7, 90, 3)) for loader in loaders)
-    assert torch.equal(one.edge_index, other.edge_index) and torch.equal(one.n_id, other.n_id)
-    assert loaders[1].stats().total.topology_edges
 
 
 def folders(tmp_path: Path, dataset: Dataset) -> list[Any]:

@@ -16,11 +16,9 @@ from torch_geometric.loader import HGTLoader, NodeLoader
 
 from pyg_batchgnn import MacrobatchHGTLoader, PygHGTSampler, nn
 from pyg_batchgnn.store import DistFeatureStore, DistGraphStore
-from tests.loader.test_hetero import stores_of as typed_stores_of
-from tests.support.hetero_cases import BOTH, CITES, COUNTS, RELATIONS, as_hetero, make_hetero
+from tests.support.hetero_cases import BOTH, COUNTS, as_hetero, make_hetero
 from tests.support.layer_cases import gradients
 from tests.support.loader_cases import assert_same, make_data
-from tests.support.memory_stores import stores_of
 
 
 def make_hgt(data: Any = None, samples: Any = (6, 5), **kwargs: Any) -> MacrobatchHGTLoader:
@@ -31,32 +29,10 @@ def make_hgt(data: Any = None, samples: Any = (6, 5), **kwargs: Any) -> Macrobat
     return MacrobatchHGTLoader(data, samples, **chosen)
 
 
-def induced(data: HeteroData, batch: HeteroData, relation: tuple[str, str, str]) -> Tensor:
-    source, _, target = relation
-    row, col = data[relation].edge_index
-    between = torch.isin(row, batch[source].n_id) & torch.isin(col, batch[target].n_id)
-    return between.nonzero().view(-1)
-
-
 def test_it_is_one_of_pygs_loaders() -> None:
     samples = {name: [6, 5] for name in COUNTS}
     assert isinstance(make_hgt(), HGTLoader)
     assert str(make_hgt()) == f"MacrobatchHGTLoader(60 seeds, num_samples={samples}, batch_size=8)"
-
-
-def test_edges_are_the_induced_ones_with_their_ids_and_attributes() -> None:
-    data = make_hetero()
-    for batch in make_hgt(data):
-        assert batch["paper"].num_nodes <= batch["paper"].batch_size + 11
-        assert batch["lonely"].num_nodes <= 11
-        for relation in RELATIONS:
-            source, _, target = relation
-            row, col = batch[relation].edge_index
-            ends = torch.stack([batch[source].n_id[row], batch[target].n_id[col]])
-            assert torch.equal(ends, data[relation].edge_index[:, batch[relation].e_id])
-            assert batch[relation].e_id.sort().values.tolist() == induced(data, batch, relation).tolist()
-        assert torch.equal(batch[CITES].edge_attr, data[CITES].edge_attr[batch[CITES].e_id])
-        assert torch.equal(batch["paper"].x, data["paper"].x[batch["paper"].n_id])
 
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
@@ -72,37 +48,11 @@ def test_a_homogeneous_graph_is_one_type(dtype: torch.dtype) -> None:
         assert torch.equal(one.x, data.x[one.n_id]) and one.batch_size == one.input_id.numel()
 
 
-def test_stores_give_what_data_gives() -> None:
-    data = make_hetero()
-    loader = make_hgt(typed_stores_of(data))
-    for one, other in zip(loader, make_hgt(data), strict=True):
-        for name in data.node_types:
-            assert torch.equal(one[name].n_id, other[name].n_id)
-        for relation in data.edge_types:
-            assert torch.equal(one[relation].e_id, other[relation].e_id)
-    plain = make_data()
-    for one, other in zip(make_hgt(stores_of(plain, "coo"), input_nodes=None), make_hgt(plain), strict=True):
-        assert torch.equal(one.n_id, other.n_id) and torch.equal(one.e_id, other.e_id)
-
-
-def test_seeds_of_several_types_and_duplicates() -> None:
-    for batch in make_hgt(input_nodes=BOTH, batch_size=16):
-        assert batch["paper"].batch_size + batch["author"].batch_size <= 16
-        assert batch["paper"].input_id.numel() == batch["paper"].batch_size
-    twice = torch.tensor([5, 9, 5, 5])
-    (batch,) = make_hgt(input_nodes=("paper", twice))
-    assert batch["paper"].n_id[:4].tolist() == twice.tolist()
-    row, col = batch[CITES].edge_index
-    assert batch[CITES].e_id[col == 0].tolist() == batch[CITES].e_id[col == 2].tolist()
-    assert not torch.isin(row, torch.tensor([2, 3])).any()
-
-
 #: Attributes that native minibatches do not carry.
 UNCARRIED = ("about", "name")
 
 
 def with_features(data: HeteroData, width: int = 5) -> HeteroData:
-    """Gives all types features, and adds a relation into the only type that had none."""
     for name, count in COUNTS.items():
         data[name].x = torch.randn(count, width, generator=torch.Generator().manual_seed(count))
     data["paper", "liked by", "lonely"].edge_index = data["lonely", "likes", "paper"].edge_index.flip(0)
@@ -115,17 +65,6 @@ def test_a_native_minibatch_is_the_batch_of_pyg(input_nodes: Any) -> None:
     assert_same([one.to_data() for one in native], make_hgt(input_nodes=input_nodes), UNCARRIED)
     plain = make_data()
     assert_same([one.to_data() for one in make_hgt(plain, export="native")], make_hgt(plain))
-
-
-def test_layers_have_all_nodes_and_edges() -> None:
-    for minibatch, batch in zip(make_hgt(export="native"), make_hgt(), strict=True):
-        for relation in RELATIONS:
-            layer = minibatch.layer(4, relation)
-            assert torch.equal(layer.edge_index, batch[relation].edge_index)
-            assert layer.num_sources == batch[relation[0]].num_nodes
-            assert layer.num_targets == batch[relation[2]].num_nodes
-        assert minibatch.edges_of(CITES).indices.dtype is torch.int32
-        assert torch.equal(minibatch.edges_of(CITES).edge, batch[CITES].e_id)
 
 
 def assert_near(found: Sequence[Tensor], wanted: Sequence[Tensor]) -> None:
@@ -143,7 +82,6 @@ def assert_near(found: Sequence[Tensor], wanted: Sequence[Tensor]) -> None:
     ],
 )
 def test_typed_models_compute_what_pygs_do(ours: Any, theirs: Any, options: Any, layers: int) -> None:
-    """The number of layers is not that of hops."""
     data = with_features(make_hetero())
     metadata = data.metadata()
     torch.manual_seed(0)
@@ -216,10 +154,7 @@ def test_a_sampler_serves_pygs_own_loader() -> None:
         ({"input_nodes": "pape"}, ValueError, "names the node type 'pape'"),
         ({"input_nodes": ("paper", torch.tensor([60]))}, IndexError, "60"),
         ({"neighbor_cap": -1}, ValueError, "neighbor_cap must be from 1"),
-        ({"seed": 0.5}, TypeError, "seed must be an integer"),
-        ({"threads": 0}, ValueError, "threads must be a number of threads"),
         ({"prefetch": 1, "num_workers": 1}, ValueError, "prefetch_factor"),
-        ({"batch_size": None}, ValueError, "batch_size=None"),
     ],
 )
 def test_arguments_that_cannot_be(arguments: dict[str, Any], error: type[Exception], words: str) -> None:

@@ -22,7 +22,7 @@ from torch.utils.data._utils import signal_handling
 
 from pyg_batchgnn import MacrobatchNeighborLoader
 from pyg_batchgnn.comm import CommError, Communicator
-from pyg_batchgnn.loader.workers import WorkerContext, _lost_worker
+from pyg_batchgnn.loader.workers import WorkerContext
 from tests.support.faults import AwakeClock, stop_for_good
 from tests.support.leftovers import nothing_is_left
 from tests.support.loader_cases import make_data, make_loader
@@ -38,7 +38,6 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_ctrl_c_ends_every_kind_of_loader() -> None:
-    """The terminal sends the signal to the whole process group, to workers as well."""
     found = []
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.loader.job_interrupts", str(300 if ALL else 10)],
@@ -105,11 +104,6 @@ def test_a_killed_worker_does_not_block_the_event_that_ends_workers() -> None:
     assert not setter.is_alive() and event.is_set()
 
 
-def test_an_error_of_a_worker_about_a_connection_is_its_own() -> None:
-    error = ConnectionError("Caught ConnectionError in DataLoader worker process 0.")
-    assert _lost_worker(error, iter(())) == ""
-
-
 @pytest.mark.parametrize("options", [{}, {"persistent_workers": True}, {"export": "native"}])
 def test_a_killed_worker_is_an_error(options: dict[str, Any]) -> None:
     sizes = {"macrobatch_size": 1, "fetch_size": 1, "prefetch_factor": 1}
@@ -149,7 +143,6 @@ def test_memory_of_other_containers_stays() -> None:
 
 
 def fault(how: str, victim: int, timeout: float, prefetch: int) -> dict[str, Any]:
-    """Ends, stops or leaves the loop on one rank; returns what the others are told."""
     comm = Communicator.create("loader", timeout=timeout)
     sizes = {"batch_size": 2, "macrobatch_size": 2, "fetch_size": 1, "prefetch": prefetch}
     nodes = whole(CASES[0]).train_mask
@@ -192,7 +185,7 @@ def leftovers() -> Iterator[None]:
 
 #: What the victim does; the errors that the others may end with, and what they say.
 FAULTS = [
-    *in_all(("kill", "PeerError", r"no longer exists")),
+    ("kill", "PeerError", r"no longer exists"),
     *in_all(("stop", "PeerError", r"is stopped")),
     *in_all(("raise", "PeerError", r"raised ValueError: the disk is full")),
     *in_all(("interrupt", "PeerError", r"raised KeyboardInterrupt")),

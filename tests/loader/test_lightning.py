@@ -31,8 +31,6 @@ OPTIONS: dict[str, Any] = {"num_neighbors": [3, 2], "batch_size": 20, "seed": 4}
 
 
 class Recorder(lightning.LightningModule):
-    """A model that records the seeds of its batches, by the process that saw them."""
-
     def __init__(self) -> None:
         super().__init__()
         self.layer = torch.nn.Linear(4, 1)
@@ -110,7 +108,6 @@ def test_a_resumed_run_goes_on(steps: int | None, reload: int, tmp_path: Path) -
 
 
 def test_pygs_module_takes_our_sampler() -> None:
-    """With the trainer's epochs, and other fanouts in validation."""
     data, model, train = make_data(), Recorder(), torch.arange(NODES) % 2 == 0
     run = trainer(max_epochs=2, num_sanity_val_steps=0)
     sampler = PygNeighborSampler(data, [2], epoch=lambda: run.current_epoch)

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.loader import LinkNeighborLoader
-from torch_geometric.loader.link_loader import LinkLoader
-from torch_geometric.sampler import BaseSampler, NegativeSampling
+from torch_geometric.sampler import NegativeSampling
 
 from pyg_batchgnn import MacrobatchLinkNeighborLoader
 from pyg_batchgnn.data import HOMOGENEOUS
@@ -19,12 +18,10 @@ from pyg_batchgnn.sample import Links, links_key
 from tests.support.loader_cases import EDGES, NODES, assert_same, equal, make_data
 from tests.support.memory_stores import stores_of
 from tests.support.reference_negatives import ReferenceNegatives, ReferencePool, reference_negative_key
-from tests.support.tiers import each
 
 NAME = HOMOGENEOUS.relations[0]
 LINKS = torch.randint(NODES, (2, 203), generator=torch.Generator().manual_seed(9))
 LABELS = torch.arange(203) % 3
-NEGATIVES = [None, "binary", ("binary", 0.5), ("triplet", 1), ("triplet", 3)]
 
 
 def make_links(data: Any = None, **kwargs: Any) -> MacrobatchLinkNeighborLoader:
@@ -35,42 +32,6 @@ def make_links(data: Any = None, **kwargs: Any) -> MacrobatchLinkNeighborLoader:
 
 def pairs(index: Tensor) -> list[tuple[int, int]]:
     return [(int(source), int(target)) for source, target in index.t()]
-
-
-class Replay(BaseSampler):
-    """Hands PyG's own loader the samples that its hook `keep` saw before."""
-
-    def __init__(self) -> None:
-        self.samples: list[Any] = []
-
-    def keep(self, out: Any) -> Any:
-        self.samples.append(out)
-        return out
-
-    def sample_from_nodes(self, *_: Any, **__: Any) -> Any:
-        raise AssertionError
-
-    def sample_from_edges(self, *_: Any, **__: Any) -> Any:
-        return self.samples.pop(0)
-
-
-@each
-@pytest.mark.parametrize("negatives", NEGATIVES)
-@pytest.mark.parametrize("labels", [None, LABELS, LABELS.float()])
-def test_batches_are_those_that_pyg_makes_of_the_samples(negatives: Any, labels: Tensor | None) -> None:
-    triplet = negatives is not None and negatives[0] == "triplet"
-    if triplet and labels is not None:
-        return
-    # The names of links may be attributes of the user's data as well.
-    names = {"edge_label_index": torch.zeros(2, 3), "edge_label_time": torch.zeros(3)}
-    data = make_data(**names, n_id=torch.arange(NODES))
-    replay, given = Replay(), {"neg_sampling": negatives, "batch_size": 20}
-    ours = list(make_links(data, **given, edge_label=labels, transform_sampler_output=replay.keep))
-    theirs = LinkLoader(data, replay, LINKS, labels, **given, filter_per_worker=True)
-    assert_same(ours, theirs)
-    assert len(ours) == len(theirs) == 11
-    assert "batch_size" not in ours[0] and ("seed_time" in ours[0]) == False  # noqa: E712
-    assert ("edge_label" in ours[0]) == (not triplet and (labels is not None or negatives is not None))
 
 
 @pytest.mark.parametrize("mode", ["binary", "triplet"])
@@ -211,18 +172,6 @@ def test_odd_inputs() -> None:
     assert batch.num_sampled_nodes[0] == 1 and batch.edge_label_index.tolist() == [[0, 0, 0], [0, 0, 0]]
     narrow = make_links(edge_label_index=LINKS.int(), neg_sampling="binary")
     assert_same(narrow, make_links(neg_sampling="binary"))
-
-
-@pytest.mark.parametrize("filter_per_worker", [True, False])
-def test_workers_and_transforms(filter_per_worker: bool) -> None:
-    def name(batch: Data) -> Data:
-        batch.links = batch.edge_label_index.size(1)
-        return batch
-
-    options = {"neg_sampling": "binary", "transform": name}
-    alone = list(make_links(**options))
-    assert alone[0].links == 40
-    assert_same(make_links(num_workers=1, filter_per_worker=filter_per_worker, **options), alone)
 
 
 @pytest.mark.parametrize(

@@ -13,15 +13,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from pyg_batchgnn import ops
 from tests.loader import job_huge_pages
 from tests.support.limits import exit_code_of_child, join_all, wait_until
-from tests.support.loader_cases import EDGES, NODES, assert_same, contents, make_data, make_loader
+from tests.support.loader_cases import assert_same, contents, make_data, make_loader
 
 ROOT = Path(__file__).resolve().parents[2]
 KINDS: dict[str, dict[str, Any]] = {
@@ -47,7 +45,6 @@ def copied(batch: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_batches_of_a_whole_epoch_stay_intact(kind: str) -> None:
-    """The loader is gone then, and another one uses memory."""
     held, copies = [], []
     for batch in make_loader(make_data(2000, 20_000), batch_size=64, **KINDS[kind]):
         held.append(batch)
@@ -211,38 +208,10 @@ def test_interpreter_teardown() -> None:
     assert "Traceback" not in done.stderr and "Error" not in done.stderr, done.stderr
 
 
-LARGE = 17 << 20
-HUGE_PAGES_ROOT = Path(__file__).parents[2]
-
-
-def table(rows: int, of_bytes: int = LARGE) -> Tensor:
-    return torch.ones(rows, of_bytes // (4 * rows))
-
-
-def mapped(path: Path) -> Tensor:
-    array = np.memmap(path, np.float32, "w+", shape=(NODES, LARGE // (4 * NODES)))
-    return torch.from_numpy(array)
-
-
-@pytest.mark.parametrize("export", ["pyg", "native"])
-def test_large_tables_in_memory_are_advised(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, export: str
-) -> None:
-    asked: list[int] = []
-    monkeypatch.setattr(ops, "advise_huge_pages", lambda tensor: asked.append(tensor.data_ptr()))
-    large = {"large": table(NODES), "of_edges": table(EDGES), "numpy": table(NODES).numpy()}
-    small = {"small": table(NODES, 1 << 20), "whole_graph": table(7)}
-    data = make_data(**large, **small, file=mapped(tmp_path / "file"), strided=table(2 * NODES)[::2])
-    make_loader(data, export=export, features="auto" if export == "pyg" else "copy")
-    names = {data[name].data_ptr(): name for name in ("large", "of_edges", "small", "file", "strided")}
-    names |= {data.numpy.ctypes.data: "numpy", data.whole_graph.data_ptr(): "whole_graph", 0: "none"}
-    assert {names[one] for one in asked if one in names} == {"large", "of_edges", "numpy"}
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="counts pages in Linux's /proc")
 def test_private_memory_moves_and_memory_that_a_fork_shares_is_not_copied() -> None:
     command = [sys.executable, "-m", "tests.loader.job_huge_pages"]
-    with subprocess.Popen(command, cwd=HUGE_PAGES_ROOT, start_new_session=True) as parent:
+    with subprocess.Popen(command, cwd=ROOT, start_new_session=True) as parent:
         try:
             status = parent.wait(timeout=60)
         finally:

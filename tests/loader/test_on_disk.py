@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import itertools
 import os
-import pickle
 import re
 import time
 from pathlib import Path
@@ -19,7 +18,6 @@ from torch_geometric.data import Data, HeteroData
 from pyg_batchgnn import MacrobatchHGTLoader, MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
 from pyg_batchgnn.fetch import LIST_BYTES, DiskRows, Window, disk
 from pyg_batchgnn.fetch.sweep import simulate
-from pyg_batchgnn.types import NODES as NODE_GROUP
 from tests.support.loader_cases import EDGES, NODES, assert_same, make_data, make_loader
 from tests.support.mapped_data import mapped, with_files
 from tests.support.tiers import each, in_all
@@ -37,7 +35,6 @@ def _users_who_keep_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def rows_of(loader: Any) -> DiskRows:
-    """Returns the reader of a loader's tables in files; `sizes` are chosen first."""
     assert loader.sizes
     look = loader._setup.pipeline.look_ahead
     assert look is not None
@@ -301,14 +298,6 @@ def test_one_loader_at_a_time_keeps_rows(tmp_path: Path) -> None:
     del left
 
 
-def test_a_copy_of_a_loader_reads_for_itself(tmp_path: Path) -> None:
-    loader = with_room(make_loader(with_files(make_data(), tmp_path), memory_budget=NOTHING), 6000)
-    list(loader)
-    again = pickle.loads(pickle.dumps(rows_of(loader)))
-    found, _ = again.read({NODE_GROUP: torch.tensor([3, 5])})
-    assert torch.equal(found[NODE_GROUP].tables["x"], make_data().x[[3, 5]])
-
-
 @pytest.mark.parametrize("prefetch", [1, *in_all(0)])
 def test_epochs_that_follow_each_other_share_sweeps(prefetch: int, tmp_path: Path) -> None:
     data = make_data()
@@ -327,7 +316,6 @@ def test_epochs_that_follow_each_other_share_sweeps(prefetch: int, tmp_path: Pat
 
 
 def test_other_epochs_than_were_expected(tmp_path: Path) -> None:
-    """Some are broken off, come again, have another seed, or are resumed."""
     data = make_data()
     sizes = {"batch_size": 8, "shuffle": True, "prefetch": 1}
     loader = make_loader(with_files(data, tmp_path), memory_budget=NOTHING, **sizes)

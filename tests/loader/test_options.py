@@ -21,7 +21,6 @@ from pyg_batchgnn import (
 from pyg_batchgnn.sample import SamplingPlan
 from pyg_batchgnn.store import graph_from_pyg
 from tests.support.loader_cases import NODES, assert_same, contents, flat, make_data, make_loader, seeds_of
-from tests.support.memory_stores import stores_of
 
 MASK = torch.rand(NODES, generator=torch.Generator().manual_seed(2)) < 0.3
 IDS = MASK.nonzero().view(-1)
@@ -138,11 +137,6 @@ def test_an_epoch_is_an_integer(epoch: Any) -> None:
         make_loader(make_data()).set_epoch(epoch)
 
 
-def test_stores_take_the_same_checks() -> None:
-    with pytest.raises(IndexError, match="input_nodes"):
-        make_loader(stores_of(make_data(), "coo"), input_nodes=torch.tensor([NODES]))
-
-
 def test_it_is_a_neighbor_loader() -> None:
     loader = make_loader(make_data())
     assert isinstance(loader, NeighborLoader) and isinstance(loader, NodeLoader)
@@ -208,8 +202,8 @@ def test_transform_sees_what_pyg_would_give_it() -> None:
         return batch, batch.num_nodes
 
     plain = list(make_loader(make_data()))
-    for prefetch in (0, 1):
-        made = list(make_loader(make_data(), transform=transform, prefetch=prefetch))
+    for way in ({}, {"prefetch": 1}, {"num_workers": 1}):
+        made = list(make_loader(make_data(), transform=transform, **way))
         assert [number for _, number in made] == [batch.num_nodes for batch in plain]
         assert_same([batch for batch, _ in made], plain)
 

@@ -14,7 +14,6 @@ import pytest
 import torch
 import torch.multiprocessing
 
-from pyg_batchgnn.loader.prefetch import ThreadExecutor, prefetch
 from tests.support.limits import join_all
 from tests.support.loader_cases import assert_same, make_data, make_loader
 from tests.support.memory_stores import stores_of
@@ -77,8 +76,6 @@ def test_an_exception_in_the_loop(kind: str, error: type[BaseException]) -> None
 
 
 class Failing:
-    """Fails at the third batch that it sees."""
-
     def __init__(self) -> None:
         self.seen = 0
 
@@ -109,37 +106,6 @@ def test_how_far_ahead() -> None:
             begun = loader.stats().total.minibatches
             assert begun <= min(10, 2 * (number // 2 + 1 + depth))
         assert loader.stats().total.minibatches == 10
-
-
-@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
-def test_the_garbage_collector_on_the_thread_that_prepares() -> None:
-    """It may find a dropped iterator there, and must not wait for the thread it is on."""
-    let_go, collected = threading.Event(), threading.Event()
-
-    def make(item: Any) -> list[Any]:
-        if item == 1:
-            assert let_go.wait(60)
-            gc.collect()
-            collected.set()
-        return [item]
-
-    batches: list[Any] = [prefetch(ThreadExecutor(), make, iter(range(9)), 1)]
-    next(batches[0])
-    batches.append(batches)  # a cycle
-    del batches
-    let_go.set()
-    assert collected.wait(60)
-
-
-def test_it_works_beside_the_user() -> None:
-    """The next macrobatch is made while the user has not come back for it."""
-    loader = make_loader(make_data(), macrobatch_size=2, prefetch=1)
-    batches = iter(loader)
-    next(batches)
-    deadline = time.monotonic() + 60
-    while loader.stats().total.minibatches < 4:
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def test_transforms_run_on_the_users_thread() -> None:
@@ -261,12 +227,6 @@ def test_cpu_affinity() -> None:
     assert all(batch.cores == [core] for batch in batches)
 
 
-def test_memory_log(capfd: pytest.CaptureFixture[str]) -> None:
-    loader = make_loader(make_data(), num_workers=1, worker_init_fn=note_worker, transform=read_note)
-    with loader.enable_memory_log():
-        assert {batch.noted for batch in loader} == {"0"}
-
-
 @all_only
 def test_spawned_workers_with_several_threads(start_method: None) -> None:
     torch.multiprocessing.set_start_method("spawn", force=True)
@@ -285,13 +245,3 @@ def test_a_table_that_requires_gradients_cannot_travel() -> None:
         list(make_loader(data, num_workers=1))
     batch = next(iter(make_loader(data, num_workers=1, filter_per_worker=False)))
     assert batch.x.requires_grad
-
-
-def picked(batch: Any) -> Any:
-    return batch.n_id.tolist(), batch.num_sampled_nodes
-
-
-def test_a_transform_may_return_anything() -> None:
-    expected = [picked(batch) for batch in make_loader(make_data())]
-    assert list(make_loader(make_data(), num_workers=1, transform=picked)) == expected
-    assert list(make_loader(make_data(), prefetch=1, transform=picked)) == expected

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import runpy
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +15,7 @@ from torch_geometric.nn import HeteroConv, SAGEConv
 from torch_geometric.utils import to_torch_csr_tensor, trim_to_layer
 
 from pyg_batchgnn import MacrobatchNeighborLoader
-from tests.support.hetero_cases import CITES, REV_WRITES, WRITES, as_hetero, edges_of
-from tests.support.loader_cases import EDGES, NODES, make_data, make_loader
-from tests.support.tiers import all_only
+from tests.support.hetero_cases import CITES, REV_WRITES, WRITES, edges_of
 
 COUNTS = {"paper": 50, "author": 30}
 NUMBERS = {CITES: 150, WRITES: 90, REV_WRITES: 90}
@@ -27,7 +23,6 @@ NUMBERS = {CITES: 150, WRITES: 90, REV_WRITES: 90}
 
 @pytest.fixture(scope="module")
 def typed() -> HeteroData:
-    """Papers and authors, all with features; a random tenth of the papers train."""
     data, draw = HeteroData(), torch.Generator().manual_seed(5)
     for name, count in COUNTS.items():
         data[name].x = torch.randn(count, 6, generator=draw, dtype=torch.float64)
@@ -42,8 +37,6 @@ def papers(data: HeteroData, fanouts: list[int], **kwargs: Any) -> MacrobatchNei
 
 
 class Convolutions(torch.nn.Module):
-    """Two layers of convolutions by relation, which leave out rows layer by layer on request."""
-
     def __init__(self) -> None:
         super().__init__()
         torch.manual_seed(1)
@@ -96,21 +89,6 @@ def test_a_typed_adj_t_instead_of_edges(typed: HeteroData) -> None:
             torch.testing.assert_close(out, whole[batch["paper"].input_id])
 
 
-def test_tensor_frames() -> None:
-    pytest.importorskip("torch_frame", reason="needs pytorch-frame")
-    from torch_geometric.testing import get_random_tensor_frame
-
-    data = make_data(tf=get_random_tensor_frame(NODES), edge_tf=get_random_tensor_frame(EDGES))
-    data.whole_tf = get_random_tensor_frame(1)
-    for batch in make_loader(data):
-        assert batch.tf == data.tf[batch.n_id]
-        assert batch.edge_tf == data.edge_tf[batch.e_id]
-        assert batch.whole_tf == data.whole_tf
-    for batch in make_loader(as_hetero(data), input_nodes="thing"):
-        nodes, edges = batch["thing"], batch["thing", "knows", "thing"]
-        assert nodes.tf == data.tf[nodes.n_id] and edges.edge_tf == data.edge_tf[edges.e_id]
-
-
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
@@ -130,15 +108,3 @@ def test_an_example(script: str, score: str, least: float, capsys: pytest.Captur
     losses, scores = zip(*(re.fullmatch(form, line).groups() for line in lines), strict=True)
     assert len(lines) == 4 and float(losses[-1]) < float(losses[0])
     assert float(scores[-1]) > max(least, float(scores[0]))
-
-
-@all_only
-def test_the_example_with_relbench() -> None:
-    """Graphs of tables as RelBench makes them: no sampled node is later than its seed."""
-    pytest.importorskip("relbench", reason="needs relbench")
-    pytest.importorskip("torch_frame", reason="needs pytorch-frame")
-    command = [sys.executable, "-W", "ignore", str(EXAMPLES / "relational.py")]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
-    assert ran.returncode == 0, ran.stderr[-3000:]
-    assert "sampled nodes, 0 of them later than their seed" in ran.stdout
-    assert ran.stdout.rstrip().endswith("0 nodes later than their seed")

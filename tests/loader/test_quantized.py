@@ -30,7 +30,7 @@ from pyg_batchgnn.sample import Placement
 from pyg_batchgnn.store import DistFeatureStore, DistGraphStore
 from pyg_batchgnn.types import EDGES as EDGE_GROUP
 from pyg_batchgnn.types import NODES as NODE_GROUP
-from tests.loader.test_on_disk import MODES, NOTHING, SIZES, TYPED, timed, typed
+from tests.loader.test_on_disk import NOTHING, TYPED, timed, typed
 from tests.support import memory_stores
 from tests.support.loader_cases import assert_same, make_loader
 from tests.support.mapped_data import mapped
@@ -45,7 +45,6 @@ COLUMNS = 32
 
 
 def plain() -> Data:
-    """A homogeneous graph with wide features, a split, and attributes of edges."""
     data, draws = timed(), torch.Generator().manual_seed(4)
     del data.weight, data.time
     data.x = torch.randn(data.num_nodes, COLUMNS, generator=draws)
@@ -63,7 +62,6 @@ def stores_of(part: Part, comm: Communicator, **options: Any) -> tuple[DistFeatu
 
 
 def counts(comm: Communicator) -> None:
-    """The bytes of a fetch are those of the row layout, with 1 byte for a float of 4."""
     data, seen = plain(), {}
     for name, graph in {"wide": data, "narrow": quantize(data)}.items():
         part = partition(graph, "random", comm=comm)
@@ -87,24 +85,7 @@ def counts(comm: Communicator) -> None:
     assert wide.bytes_received - codes.bytes_received == rows * 3 * COLUMNS
 
 
-def caches(comm: Communicator) -> None:
-    """A cache of a number of bytes holds four times as many rows, less ids."""
-    budget = 20 * (8 + 4 + 4 * COLUMNS)
-    data, held = plain(), {}
-    for name, graph in {"wide": data, "narrow": quantize(data)}.items():
-        part = partition(graph, "random", comm=comm)
-        loader = MacrobatchNeighborLoader(
-            stores_of(part, comm, share=False), [4, 3], train(data),
-            batch_size=20, seed=3, export="native", attributes=["x"], feature_cache=budget,
-        )  # fmt: skip
-        cache = loader._setup.pipeline.fetcher.cache
-        held[name] = sum(len(rows.node) for rows in cache.rows.values())
-        assert cache.nbytes <= budget
-    assert held["wide"] == 20 and held["narrow"] == budget // (8 + 4 + COLUMNS)
-
-
 def folders(comm: Communicator, folder: str) -> None:
-    """A partition that is quantised decodes alike on every rank, in memory and from its files."""
     data = plain()
     path = Path(folder)
     save_partition(partition_parts(data, "random", 3, comm=comm), path / "wide", comm)
@@ -153,7 +134,6 @@ def stores(comm: Communicator) -> None:
 
 
 def historical(comm: Communicator, pushes: Communicator) -> None:
-    """The logits with historical embeddings are those of the decoded features."""
     data, seen, stats = quantize(plain()), list[list[Tensor]](), []
     for graph in (data, decoded(data)):
         both = stores_of(partition(graph, "random", comm=comm), comm)
@@ -206,18 +186,6 @@ def in_files(data: Any, folder: Path) -> Any:
 
 
 @each
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("sizes", SIZES, ids=lambda sizes: str(sizes["macrobatch_size"]))
-@pytest.mark.parametrize("export", ["pyg", "native"])
-@pytest.mark.parametrize("mode", ["plain", "disjoint", "induced", "links"])
-def test_batches_are_those_of_the_decoded_tables(
-    mode: str, export: str, sizes: dict[str, Any], dtype: torch.dtype
-) -> None:
-    data = narrow(timed(), dtype)
-    assert_same(MODES[mode](data, export=export, **sizes), MODES[mode](decoded(data), export=export, **sizes))
-
-
-@each
 @pytest.mark.parametrize("place", ["auto", "copy", "files"])
 @pytest.mark.parametrize("export", ["pyg", "native"])
 @pytest.mark.parametrize("mode", TYPED)
@@ -251,22 +219,6 @@ def test_blocks_of_copies_hold_codes(workers: int) -> None:
         assert len(table) < len(data.x) + 1 and torch.equal(table.decoding, data.x.decoding)
         assert torch.equal(batch.x, other.x) and torch.equal(batch.edge_attr, other.edge_attr)
         assert type(batch.x) is Tensor
-
-
-@pytest.mark.parametrize("context", ["fork", *in_all("spawn")])
-def test_batches_of_worker_processes(context: str) -> None:
-    data = narrow(timed())
-    found = make_loader(data, num_workers=1, multiprocessing_context=context)
-    assert_same(found, make_loader(decoded(data)))
-
-
-def test_the_bytes_that_are_counted_are_those_of_codes() -> None:
-    data = narrow(timed())
-    options: dict[str, Any] = {"export": "native", "features": "copy", "attributes": ["x"]}
-    found, wide = make_loader(data, **options), make_loader(decoded(data), **options)
-    for loader in (found, wide):
-        list(loader)
-    assert found.stats().total.bytes_gathered * 4 == wide.stats().total.bytes_gathered > 0
 
 
 @pytest.mark.parametrize("export", ["pyg", "native"])
@@ -303,14 +255,6 @@ def test_codes_in_memory_beside_a_table_in_a_file(tmp_path: Path) -> None:
         assert torch.equal(batch.attribute("other"), other.attribute("other"))
 
 
-def test_codes_that_were_written_to_are_refused(tmp_path: Path) -> None:
-    data = in_files(narrow(timed()), tmp_path)
-    loader = make_loader(data, export="native", memory_budget=NOTHING)
-    data.x.codes[3] += 1
-    with pytest.raises(ValueError, match="'x' is mapped from a file and was written to"):
-        list(loader)
-
-
 def test_weights_of_edges_may_be_codes() -> None:
     data = timed()
     data.weight = quantize(data.weight)
@@ -328,20 +272,10 @@ def test_dgl_and_layers_get_floats() -> None:
         assert batch.attributes[NODE_GROUP].nbytes == 0
 
 
-def test_changed_tables_are_seen() -> None:
-    data: Data = narrow(timed())
-    loader = make_loader(data, export="native")
-    next(iter(loader))
-    data.x = quantize(torch.randn(*data.x.shape))
-    for batch in loader:
-        assert torch.equal(batch.x, data.x.dequantize()[batch.node])
-
-
-@pytest.mark.parametrize("job", [counts, caches, stores, historical])
+@pytest.mark.parametrize("job", [counts, stores, historical])
 @pytest.mark.parametrize(("ranks", "hosts"), [*in_all((1, [0]), (4, [0, 1, 2, 0])), (2, [0, 1])], ids=str)
 def test_codes_over_ranks(job: Callable[..., Any], ranks: int, hosts: list[int]) -> None:
-    if job is not caches or ranks > 1:
-        run_ranks(job, ranks, hosts=hosts)
+    run_ranks(job, ranks, hosts=hosts)
 
 
 @pytest.mark.parametrize(("ranks", "hosts"), [*in_all((1, [0]), (2, [0, 0])), (3, [0, 1, 1])], ids=str)

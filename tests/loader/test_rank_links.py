@@ -16,8 +16,10 @@ from torch_geometric.sampler import NegativeSampling
 
 from pyg_batchgnn import MacrobatchLinkNeighborLoader, Minibatch
 from pyg_batchgnn.comm import Communicator, MessageKind
-from pyg_batchgnn.partition import slice_size
-from pyg_batchgnn.sample import Subgraph, TripletLinks
+from pyg_batchgnn.data import HOMOGENEOUS
+from pyg_batchgnn.partition import move
+from pyg_batchgnn.sample import ExistingPairs, RankPlanner, Subgraph
+from pyg_batchgnn.store import CscGraph
 from tests.support.backends import needs_ccl
 from tests.support.hetero_cases import CITES, COUNTS, REV_WRITES, WRITES
 from tests.support.rank_coverings import (
@@ -32,6 +34,8 @@ from tests.support.rank_coverings import (
 from tests.support.rank_epochs import OneProcess, RankEpoch, some_positions
 from tests.support.rank_graphs import GRAPHS, SpreadGraphs, owners, owners_in, policies, stores_of
 from tests.support.ranks import run_ranks
+from tests.support.reference_partition import typed_parts
+from tests.support.thread_ranks import run_threads
 from tests.support.tiers import ALL, all_only, own_slices
 
 NODES = GRAPHS["plain"].num_nodes
@@ -116,7 +120,6 @@ def settings(ranks: int) -> list[dict[str, Any]]:
 
 
 def links_of(graph: str, links: str) -> Any:
-    """Returns the links of a loader: edges, and pairs that are none, some of them twice."""
     if links == "all":
         return GRAPHS["plain"].edge_index if graph == "plain" else (CITES, GRAPHS["typed"][CITES].edge_index)
     if graph == "plain":
@@ -165,7 +168,6 @@ def negatives_of(graph: str, links: Any, name: str) -> Any:
 
 
 def given_of(graph: str, links: Any) -> Any:
-    """Returns two targets of one relation's links each, of which triplets are made."""
     count = NODES if graph == "plain" else COUNTS[links[0][2]]
     return torch.arange(2 * counts_of(links)).view(-1, 2) * 7 % count
 
@@ -195,7 +197,7 @@ def arguments_of(setting: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def epochs(backend: str, every: int) -> int:
-    """Minibatches are those of one process, in the rounds and rows of the formulas."""
+    move.ROUND_BYTES = 1
     return check_settings(backend, every, settings, IN_ONE_PROCESS, _in_one_process, _check)
 
 
@@ -259,32 +261,9 @@ def _check_counts(epoch: RankEpoch, setting: Mapping[str, Any]) -> None:
     relays = plan.num_hops + (plan.subgraph is Subgraph.INDUCED)
     assert counts[MessageKind.TOPOLOGY].rounds == 2 * relays * macrobatches
     assert counts[MessageKind.LOOKUP].rounds == (4 if setting["existing"] else 2) * macrobatches
-    is_plain = not setting["existing"] and "time_attr" not in RULES[setting["rule"]]
-    if setting["export"] == "native" and is_plain:
-        own, schema = owners_in(setting["graph"], setting["policy"], comm.size)
-        asked = sum(_asked(comm, own, schema, batch) for batch in epoch.batches)
-        everyones = comm.all_gather_json([2 * asked, counts[MessageKind.LOOKUP].rows_sent])
-        assert sum(one for one, _ in everyones) == sum(other for _, other in everyones)
-
-
-def _asked(comm: Communicator, own: Sequence[Tensor], schema: Any, batch: Minibatch) -> int:
-    """Returns how many ids this rank asks others for: those of ends that it does not own."""
-    asked = 0
-    for one in batch.links:
-        types = [schema.type_number(name) for name in (one.relation[0], one.relation[2])]
-        if isinstance(one, TripletLinks):
-            ends = [one.source, torch.cat([one.target, one.negative.view(-1)])]
-        else:
-            ends = list(one.index)
-        for number, local in zip(types, ends, strict=True):
-            node = batch.nodes[number].node[local]
-            knows = node // slice_size(own[number].numel(), comm.size)
-            asked += int(((own[number][node] != comm.rank) & (knows != comm.rank)).sum())
-    return asked
 
 
 def refusals(comm: Communicator) -> None:
-    """Arguments that cannot be are refused on every rank, and so are others' links."""
     both, index = stores_of(comm, GRAPHS["plain"], "random"), links_of("plain", "one")
     timed = {"time_attr": "time", "edge_label_time": torch.full((index.size(1),), 9)}
     for text, arguments in (
@@ -325,3 +304,26 @@ def test_minibatches_over_ccl_are_those_of_one_process() -> None:
 
 def test_impossible_links_are_refused() -> None:
     run_ranks(refusals, 2, hosts=[0, 1])
+
+
+@pytest.mark.parametrize(("weighted", "entries"), [(False, [[0], [500]]), (True, [[1], [500, 501]])])
+def test_all_ranks_know_the_pairs_that_a_search_may_end_at(
+    weighted: bool, entries: list[list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes, hubs, source = 1000, torch.tensor([0, 500]), torch.arange(1, 900)
+    edge_index = torch.stack([source.repeat(2), hubs.repeat_interleave(len(source))])
+    graph = CscGraph.from_edge_index(edge_index, nodes).typed
+    parts = typed_parts(graph, [torch.arange(nodes) % 2], 2)
+
+    def existing(comm: Communicator) -> ExistingPairs | None:
+        planner = RankPlanner(parts[comm.rank], comm, None)
+        weights = [torch.arange(1.0 * nodes) % 2, torch.arange(1.0 * nodes)] if weighted else []
+        sampling, relation = NegativeSampling("binary", 1, *weights), HOMOGENEOUS.relations[0]
+        return planner.plan(sampling, relation, None, True).plan.existing
+
+    monkeypatch.setattr(move, "ROUND_BYTES", 1)  # then a piece has 256 rows
+    for rank, found in enumerate(run_threads(existing, 2)):
+        known = {*range(500 * rank, 500 * rank + 500), *entries[0], *entries[1]}
+        pairs = [nodes * hub + source for hub in (0, 500) if hub in known]
+        assert found is not None and found.code.tolist() == torch.cat(pairs).tolist()
+        assert found.known.tolist() == sorted(known)

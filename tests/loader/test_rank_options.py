@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,11 +32,9 @@ from tests.support.rank_graphs import (
     owners_in,
     policies,
     stores_of,
-    tables_of,
 )
 from tests.support.ranks import run_ranks
 from tests.support.reference_partition import split_dataset
-from tests.support.relayed import asked_nodes, remote_edges
 from tests.support.tiers import ALL, WORLDS, own_slices
 from tests.support.typed_datasets import typed_dataset
 from tests.support.typed_graphs import SCHEMAS
@@ -78,7 +76,7 @@ def settings(ranks: int) -> list[dict[str, Any]]:
 
 
 def epochs(backend: str, every: int) -> int:
-    """Minibatches are those of one process, in the rounds and rows of the formulas."""
+    """Minibatches are those of one process, in the rounds of the formulas."""
     return check_settings(backend, every, settings, IN_ONE_PROCESS, _in_one_process, _check)
 
 
@@ -129,63 +127,21 @@ def _owner_of_inputs(loader: Any, setting: Mapping[str, Any], ranks: int) -> lis
 
 
 def _check_counts(epoch: RankEpoch, setting: Mapping[str, Any]) -> None:
-    """Checks rounds, and rows of native batches, whose nodes and edges are as they were sampled."""
-    comm, loader, made, counts = epoch.comm, epoch.loader, epoch.batches, epoch.counts
-    plan, sizes = loader._setup.plan, loader.sizes
-    macrobatches = [made[first : first + sizes.macrobatch] for first in range(0, len(made), sizes.macrobatch)]
-    groups = [list(_groups(one, sizes.fetch)) for one in macrobatches]
+    comm, loader, counts = epoch.comm, epoch.loader, epoch.counts
+    plan, sizes, made = loader._setup.plan, loader.sizes, range(len(epoch.batches))
+    macrobatches = [made[first : first + sizes.macrobatch] for first in made[:: sizes.macrobatch]]
+    groups = [-(-len(one) // sizes.fetch) for one in macrobatches]
     assert counts[MessageKind.PARTITION].rounds == 0
     if comm.size == 1:
         return
     schedule, relayed = setting["schedule"], not setting["hybrid"]
     relays = plan.num_hops + (plan.subgraph is Subgraph.INDUCED) - (schedule == "local")
     assert counts[MessageKind.TOPOLOGY].rounds == 2 * relays * len(macrobatches) * relayed
-    assert counts[MessageKind.FEATURES].rounds == 2 * sum(map(len, groups))
+    assert counts[MessageKind.FEATURES].rounds == 2 * sum(groups)
     assert counts[MessageKind.LOOKUP].rounds == 2 * relayed * (schedule == "global")
-    own, schema = owners_in(setting["graph"], setting["policy"], comm.size)
-    tables = _tables_of(setting["graph"])
-    hosts = torch.tensor(comm.hosts)
-    fetched = 0
-    for group in itertools.chain.from_iterable(groups):
-        for number, owner in enumerate(own):
-            if setting["hybrid"] and not tables[schema.node_groups[number]]:
-                continue  # nothing is wanted of them, as their original ids are known
-            nodes = torch.cat([_nodes(batch, number) for batch in group]).unique()
-            fetched += int((hosts[owner[nodes]] != comm.host).sum())
-    assert loader.stats().total.rows_fetched == fetched
-    if setting["export"] == "native" and plan.subgraph is not Subgraph.INDUCED:
-        away = [
-            [owner[nodes.node] != comm.rank for owner, nodes in zip(own, batch.nodes, strict=True)]
-            for batch in made
-        ]
-        pairs = list(zip(made, away, strict=True))
-        asked = sum(asked_nodes(plan, *pair) + remote_edges(*pair) for pair in pairs)
-        answered = counts[MessageKind.TOPOLOGY].rows_sent
-        everyones = comm.all_gather_json([relayed * asked, answered])
-        assert sum(one for one, _ in everyones) == sum(other for _, other in everyones)
-
-
-@functools.cache
-def _tables_of(graph: str) -> dict[Any, dict[str, Tensor]]:
-    return tables_of(GRAPHS[graph])
-
-
-def _groups(macrobatch: list[Any], size: int) -> Iterator[list[Any]]:
-    for first in range(0, len(macrobatch), size):
-        yield macrobatch[first : first + size]
-
-
-def _nodes(batch: Any, number: int) -> Tensor:
-    if isinstance(batch, Minibatch):
-        return batch.nodes[number].node
-    if hasattr(batch, "node_types"):
-        ids: Tensor = batch[GRAPHS["typed"].node_types[number]].n_id
-        return ids
-    return torch.as_tensor(batch.n_id)
 
 
 def splits_and_refusals(comm: Communicator) -> None:
-    """Splits name seeds, and arguments that cannot be are refused on every rank."""
     data = GRAPHS["typed"]
     both = stores_of(comm, data, "random")
     named = MacrobatchNeighborLoader(both, [2], ("paper", "even"), batch_size=4, seed=1)
@@ -209,7 +165,6 @@ def splits_and_refusals(comm: Communicator) -> None:
 
 
 def attributes_that_differ(comm: Communicator) -> None:
-    """A weight that cannot be is refused on all ranks; edges in order are not."""
     data = GRAPHS["plain"].clone()
     data.weight = data.weight.clone()
     data.weight[17] = -1.0
@@ -266,7 +221,6 @@ def _check_odd(comm: Communicator, seed: int) -> None:
 
 
 def _odd_arguments(draw: np.random.Generator, dataset: Dataset) -> dict[str, Any]:
-    """Draws seeds of some types, with duplicates or none, and the options of a loader."""
     counts = {one.name: one.num_nodes for one in dataset.node_sets}
     names = draw.permutation(list(counts))[: draw.integers(1, len(counts) + 1)].tolist()
     sizes = {name: int(draw.choice([0, 1, 9])) if counts[name] else 0 for name in names}

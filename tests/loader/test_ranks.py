@@ -59,7 +59,6 @@ def first_steps(comm: Communicator, steps: int, state: Any = None, drop_last: bo
 
 
 def stopping(comm: Communicator) -> None:
-    """Breaks or raises on all ranks at one minibatch; checks that the next epoch works."""
     data = whole(CASES[0])
     both = stores(comm, CASES[0])
     large = {"device": "cpu", "macrobatch_size": 9, "fetch_size": 9}
@@ -94,8 +93,6 @@ def stopping(comm: Communicator) -> None:
 
 
 def dropped() -> None:
-    """An iterator that the garbage collector finds on the thread that does its job, or that
-    outlives the communicator, does not wait for ever."""
     with Communicator.create("loader", timeout=30) as comm:
         both, data = stores(comm, CASES[0]), whole(CASES[0])
         loader = MacrobatchNeighborLoader(
@@ -267,7 +264,6 @@ LINKS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 
 
 def refused(comm: Communicator, name: str, kind: type, arguments: Mapping[str, Any]) -> None:
-    """Makes a loader of the plain graph, and expects that the ranks disagree about ``name``."""
     stores = stores_of(comm, GRAPHS["plain"], "random")
     with pytest.raises(AgreementError, match=name):
         kind(stores, **{"num_neighbors": [2], **arguments})

@@ -25,8 +25,6 @@ def weighted() -> WeightedRandomSampler:
 
 
 class OwnGenerator:
-    """A batch sampler with a generator of its own."""
-
     def __init__(self) -> None:
         self.generator = seeded(11)
 
@@ -59,7 +57,6 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 def stop_after(loader: Any, number: int) -> list[Any]:
-    """Returns the rest of an epoch after ``number`` minibatches, with the state through JSON."""
     batches = iter(loader)
     for _ in range(number):
         next(batches)
@@ -108,7 +105,6 @@ def make_loader_of(order: str) -> Any:
 
 
 def resumed(folder: str) -> None:
-    """Saves what was left of each order."""
     for order, state in json.loads(Path(folder, "states").read_text()).items():
         torch.manual_seed(99)
         loader = make_loader_of(order)
@@ -157,14 +153,6 @@ def test_set_epoch_before_every_epoch(epoch: int) -> None:
     assert_same(other, left if epoch == 1 else plain)
 
 
-def test_a_state_that_was_loaded_can_be_saved_again() -> None:
-    loader = make_loader(make_data(), shuffle=True, generator=seeded())
-    stop_after(loader, 3)
-    other = make_loader(make_data(), shuffle=True, generator=seeded(77))
-    other.load_state_dict(loader.saved)
-    assert other.state_dict() == loader.saved
-
-
 def test_before_anything_was_handed_out() -> None:
     loader = make_loader(make_data(), shuffle=True, generator=seeded(4))
     other = make_loader(make_data(), shuffle=True, generator=seeded(5))
@@ -195,8 +183,6 @@ def test_two_iterators_note_their_own_order() -> None:
 
 
 class Forgetful:
-    """Draws another order every time and keeps no generator that could be saved."""
-
     asked = 0
 
     def __iter__(self) -> Any:
@@ -262,6 +248,7 @@ def test_another_loader_is_refused(change: dict[str, Any], words: list[str]) -> 
         ({"drawn": {"digest": "00"}}, ["drawn must be states"]),
         ({"drawn": {"states": ["00"], "digest": 1}}, ["drawn must be states"]),
         ({"drawn": {"states": ["00", "00"], "digest": "00"}}, ["1 generators", "have 0"]),
+        *(({name: ...}, [name]) for name in ("version", "seed", "epoch", "batches", "drawn", "settings")),
     ],
 )
 def test_an_altered_state_is_refused(change: dict[str, Any], words: list[str]) -> None:
@@ -269,18 +256,9 @@ def test_an_altered_state_is_refused(change: dict[str, Any], words: list[str]) -
     list(loader)
     state = loader.state_dict()
     with pytest.raises(ValueError, match=r".") as caught:
-        loader.load_state_dict({**state, **change})
+        loader.load_state_dict({name: one for name, one in {**state, **change}.items() if one is not ...})
     assert all(word in str(caught.value) for word in words), caught.value
     assert loader.state_dict() == state, "nothing was changed"
-
-
-@pytest.mark.parametrize("missing", ["version", "seed", "epoch", "batches", "drawn", "settings"])
-def test_a_truncated_state_is_refused(missing: str) -> None:
-    loader = make_loader(make_data())
-    state = loader.state_dict()
-    del state[missing]
-    with pytest.raises(ValueError, match=missing):
-        loader.load_state_dict(state)
 
 
 @pytest.mark.parametrize("state", [None, [], "state", 3])

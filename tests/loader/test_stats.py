@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import threading
 from typing import Any
 
 import pytest
 import torch
 
-from pyg_batchgnn.loader.stats import LoaderCounters, StatsBook
-from tests.support.limits import join_all
+from pyg_batchgnn.loader.stats import LoaderCounters
 from tests.support.loader_cases import make_data, make_loader
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -101,18 +99,3 @@ def test_what_was_read_does_not_change() -> None:
     assert before.total == copy
     with pytest.raises(dataclasses.FrozenInstanceError):
         before.total = LoaderCounters()  # type: ignore[misc]
-
-
-def test_a_book_takes_entries_from_many_threads() -> None:
-    book = StatsBook()
-    book.open(LoaderCounters(minibatches=1))
-
-    def write() -> None:
-        for _ in range(2000):
-            book.add(LoaderCounters(nodes=1, fetch_seconds=0.5))
-
-    threads = [threading.Thread(target=write) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    join_all(threads)
-    assert book.snapshot().last == LoaderCounters(minibatches=1, nodes=8000, fetch_seconds=4000.0)

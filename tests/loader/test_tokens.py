@@ -103,8 +103,6 @@ def timed_data(count: int, edges: int) -> Data:
 
 @pytest.mark.parametrize("strategy", ["uniform", "last"])
 def test_nothing_is_later_than_its_seed_or_freeze(strategy: str) -> None:
-    """The same bits as at seed times that are not later, but for the seeds' own times. Each epoch
-    has other tokens."""
     data, freeze, count, last = timed_data(5000, 100_000), 600, 0, None
     rules: dict[str, Any] = {"fanouts": (12, 8), "time_attr": "time", "tokens": 60, "batch_size": 512}
     rules |= {"temporal_strategy": strategy, "time_window": 500}

@@ -15,7 +15,7 @@ from torch_geometric.loader import LinkLoader
 
 from pyg_batchgnn import MacrobatchLinkNeighborLoader
 from pyg_batchgnn.sample import PygLinkSampler
-from tests.loader.test_links import Replay, pairs
+from tests.loader.test_links import pairs
 from tests.support.loader_cases import assert_same, equal
 from tests.support.typed_link_cases import (
     BACK,
@@ -29,36 +29,6 @@ from tests.support.typed_link_cases import (
     make_links,
     times_of,
 )
-
-NEGATIVES = [None, "binary", ("binary", 0.5), ("triplet", 1), ("triplet", 3)]
-
-
-@pytest.mark.parametrize("relation", [BUYS, KNOWS])
-@pytest.mark.parametrize("negatives", NEGATIVES)
-@pytest.mark.parametrize("disjoint", [False, True])
-@pytest.mark.parametrize("timed", [False, True])
-def test_batches_are_those_that_pyg_makes_of_the_samples(
-    relation: Any, negatives: Any, disjoint: bool, timed: bool
-) -> None:
-    replay = Replay()
-    index = DATA[relation].edge_index[:, ::3]
-    times = times_of(index.size(1)) if timed else None
-    options = {"neg_sampling": negatives, "edge_label_time": times, "batch_size": 24}
-    rules = {"disjoint": disjoint, "time_attr": "time" if timed else None}
-    ours = list(make_links(index=(relation, index), transform_sampler_output=replay.keep, **rules, **options))
-    theirs = LinkLoader(DATA, replay, (relation, index), filter_per_worker=True, **options)
-    assert_same(ours, theirs)
-    batch = ours[0]
-    assert ("batch" in batch["user"]) == (disjoint or timed)
-    assert "batch_size" not in batch["user"] and "input_id" in batch[relation]
-    nodes = batch[relation[0]].n_id, batch[relation[2]].n_id
-    if negatives is None or "triplet" not in negatives:
-        links = batch[relation].edge_label_index
-        source, target = nodes[0][links[0, :24]], nodes[1][links[1, :24]]
-    else:
-        source = nodes[0][batch[relation[0]].src_index]
-        target = nodes[1][batch[relation[2]].dst_pos_index]
-    assert torch.equal(torch.stack([source, target]), index[:, batch[relation].input_id])
 
 
 def test_a_graph_of_one_type_and_one_relation_is_that_of_a_data() -> None:
@@ -178,55 +148,6 @@ def sampled_pairs(batch: HeteroData, relation: Any) -> list[tuple[int, int]]:
     return pairs(torch.stack([batch[relation[0]].n_id[ends[0]], batch[relation[2]].n_id[ends[1]]]))
 
 
-@pytest.mark.parametrize("disjoint", [False, True])
-@pytest.mark.parametrize("reverse", [True, "reverse", {BUYS: BACK}])
-def test_edges_of_links_are_not_sampled(disjoint: bool, reverse: Any) -> None:
-    loader = make_links(num_neighbors=[-1, -1], exclude_seed_edges=reverse, disjoint=disjoint)
-    for batch in loader:
-        links = pairs(DATA[BUYS].edge_index[:, batch[BUYS].input_id])
-        both = reverse is not True
-        for relation, flipped in ((BUYS, False), (BACK, True)):
-            target = batch[relation].edge_index[1]
-            for number, (tail, head) in enumerate(sampled_pairs(batch, relation)):
-                pair = (head, tail) if flipped else (tail, head)
-                own = links
-                if disjoint:
-                    own = [links[int(batch[relation[2]].batch[target[number]])]]
-                assert pair not in own or (flipped and not both)
-        # Every other in-edge of the seeds is there.
-        item = batch["item"].n_id[: batch["item"].num_sampled_nodes[0]]
-        if not disjoint:
-            kept = [pair for pair in pairs(DATA[BUYS].edge_index) if pair not in set(links)]
-            expected = sorted(pair for pair in kept if pair[1] in set(item.tolist()))
-            found = [pair for pair in sampled_pairs(batch, BUYS) if pair[1] in set(item.tolist())]
-            assert sorted(found) == expected
-
-
-@pytest.mark.parametrize("disjoint", [False, True])
-def test_edges_are_left_out_by_their_ids(disjoint: bool) -> None:
-    options = {"num_neighbors": [-1, -1], "disjoint": disjoint, "exclude_seed_edges": "edges"}
-    ids = torch.arange(DATA[BUYS].num_edges).flip(0)[::2]
-    index = BUYS, DATA[BUYS].edge_index[:, ids]
-    parallel = 0
-    for batch in make_links(index=index, input_id=ids, shuffle=True, **options):
-        links, seeds = batch[BUYS].input_id, batch["item"].num_sampled_nodes[0]
-        for relation in (BUYS, BACK):
-            own = links
-            if disjoint:
-                own = links[batch[relation[2]].batch[batch[relation].edge_index[1]]]
-                assert not bool((batch[relation].e_id == own).any())
-            else:
-                assert not bool(torch.isin(batch[relation].e_id, own).any())
-        if not disjoint:  # all others are there, those between the same two nodes among them
-            items = batch["item"].n_id[:seeds]
-            wanted = torch.isin(DATA[BUYS].edge_index[1], items).nonzero().view(-1)
-            wanted = wanted[~torch.isin(wanted, links)]
-            assert set(wanted.tolist()) <= set(batch[BUYS].e_id.tolist())
-            pairs_of_links = set(pairs(DATA[BUYS].edge_index[:, links]))
-            parallel += sum(pair in pairs_of_links for pair in sampled_pairs(batch, BUYS))
-    assert disjoint or parallel > 0, "there are parallel edges"
-
-
 def test_reverse_edges_by_given_ids() -> None:
     edges = torch.tensor([[0, 1, 1, 0, 2], [1, 0, 0, 1, 0]])  # 0 and 2, 1 and 3 are each other's reverse
     data, paired = Data(edge_index=edges, num_nodes=3), torch.tensor([2, 3, 0, 1, -1])
@@ -244,15 +165,6 @@ def test_reverse_edges_by_given_ids() -> None:
     ):
         with pytest.raises((IndexError, TypeError, ValueError), match=message):
             MacrobatchLinkNeighborLoader(data, **given, **options)
-
-
-def test_fanouts_are_filled_from_what_is_left() -> None:
-    # Node 0 has ten in-edges from 1, ..., 5, two of each; the link is (1, 0).
-    source = torch.arange(1, 6).repeat(2)
-    data = Data(edge_index=torch.stack([source, torch.zeros_like(source)]), num_nodes=6)
-    options = {"edge_label_index": torch.tensor([[1], [0]]), "exclude_seed_edges": True, "batch_size": 1}
-    batch = next(iter(MacrobatchLinkNeighborLoader(data, [8], **options)))
-    assert sorted(batch.n_id[batch.edge_index[0]].tolist()) == [2, 2, 3, 3, 4, 4, 5, 5]
 
 
 def test_reverses_by_the_names_of_their_ends() -> None:

@@ -40,7 +40,6 @@ def beginning(kind: str, minibatch: SampledMinibatch, dtype: torch.dtype = torch
 
 
 def carrying(minibatch: SampledMinibatch, kind: str, dtype: torch.dtype = torch.float32) -> Minibatch:
-    """Returns a minibatch as a loader with a cache hands it out."""
     block = {"x": table(dtype), f"x_{kind}": aggregates(kind, dtype)}
     return Minibatch.in_place(minibatch, block)
 
@@ -119,17 +118,6 @@ def test_gcn_goes_on_with_the_degrees_that_were_sampled() -> None:
     assert distance(model(alone), wanted) < ALONE  # needs no features of its own
 
 
-@pytest.mark.parametrize("name", ["sage", "gcn", "gin"])
-def test_bfloat16(name: str) -> None:
-    kind, model = models()[name]
-    minibatch = sampled([3, 1, 4, 15, 9], (4, 3))
-    wanted = model(carrying(minibatch, kind))
-    with torch.autocast("cpu", torch.bfloat16):
-        found = model(carrying(minibatch, kind, torch.bfloat16))
-    assert found.dtype is torch.float32 and distance(found, wanted) < 0.1
-    found.sum().backward()
-
-
 def test_what_does_not_fit_is_refused() -> None:
     minibatch = sampled([3, 1, 4], (4, 3))
     sage = models()["sage"][1]
@@ -138,14 +126,12 @@ def test_what_does_not_fit_is_refused() -> None:
     refusals = [
         (lambda: sage(carrying(minibatch, "sum")), r"aggregates by mean here.*build\(data, 'mean'\)"),
         (lambda: sage(minibatch), "needs minibatches of 3 hops, but this one has 2"),
-        (lambda: sage(sampled([3], (4, 3, 2)), x=mean), "needs minibatches of 3 hops"),
-        (lambda: sage(batch_cases()["induced subgraph"], x=mean), "an induced subgraph has no hops"),
         (lambda: sage(minibatch, x=no_own), "the features of each node"),
+        (lambda: sage(batch_cases()["induced subgraph"], x=mean), "an induced subgraph has no hops"),
         (lambda: nn.GAT(FEATURES, HIDDEN, 3, CLASSES)(carrying(minibatch, "mean")), "depends on the"),
         (lambda: GATConv(FEATURES, 4)(mean, minibatch), "depends on the edge"),
         (lambda: SAGEConv(FEATURES, 4, aggr="max")(mean, minibatch), "by the maximum"),
         (lambda: SAGEConv(FEATURES, 4, project=True)(mean, minibatch), "learned projection"),
-        (lambda: SAGEConv(5, 4)(mean, minibatch), "aggregates must be"),
         (
             lambda: GCNConv(FEATURES, 4)(
                 beginning("symmetric", minibatch), minibatch, edge_weight=torch.ones(3)

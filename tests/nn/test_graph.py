@@ -9,30 +9,11 @@ import torch
 from torch_geometric import EdgeIndex
 
 from pyg_batchgnn import nn, ops
-from pyg_batchgnn.nn import RowView, Update, layer_graph, whole_graph
+from pyg_batchgnn.nn import RowView, layer_graph, whole_graph
 from pyg_batchgnn.nn import layer_edges as room
-from tests.support.layer_cases import batch_cases, layer_edges, sampled, table
+from tests.support.layer_cases import batch_cases, sampled, table
 
 CASES = batch_cases()
-
-
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("layer", [1, 2, 3])
-def test_a_layer_is_a_prefix(case: str, layer: int) -> None:
-    minibatch = CASES[case]
-    edges, sources, targets = layer_edges(minibatch, layer)
-    graph = layer_graph(minibatch, layer)
-    assert (graph.num_sources, graph.num_targets, graph.num_edges) == (sources, targets, edges.size(1))
-    assert torch.equal(torch.stack([graph.indices.long(), graph.targets]), edges)
-    assert torch.equal(graph.node, minibatch.node[:targets])
-    assert layer_graph(minibatch, layer) is graph and graph.by_source is graph.by_source
-
-
-def test_layers_of_an_induced_subgraph_share_its_edges() -> None:
-    minibatch = CASES["induced subgraph"]
-    first, later = (layer_graph(minibatch, layer) for layer in (1, 7))
-    assert later.in_edges is first.in_edges and later.by_source is first.by_source
-    assert later.dropout_key() != first.dropout_key()
 
 
 def test_dropout_keys_differ_between_layers_epochs_and_minibatches() -> None:
@@ -76,36 +57,10 @@ def test_a_minibatch_is_let_go_of_with_its_layers() -> None:
     assert len(room._layers) == before
 
 
-def test_a_whole_graph_is_sorted_once_until_it_changes() -> None:
-    edge_index = torch.randint(10, (2, 30))
-    graph = whole_graph(edge_index, 10, 10)
-    assert whole_graph(edge_index, 10, 10) is graph and whole_graph(edge_index, 11, 10) is not graph
-    graph = whole_graph(edge_index, 10, 10)
-    edge_index[0, 0] = 9 - edge_index[0, 0]
-    changed = whole_graph(edge_index, 10, 10)
-    assert changed is not graph
-    order = changed.edge.long() if changed.edge is not None else torch.arange(30)
-    assert torch.equal(torch.stack([changed.indices.long(), changed.targets]), edge_index[:, order])
-
-
 def test_pygs_edge_index_is_read() -> None:
     edge_index = torch.tensor([[1, 2], [0, 1]])
     graph = whole_graph(EdgeIndex(edge_index, sparse_size=(3, 3)), 3, 3)
     assert graph.indices.tolist() == [1, 2]
-
-
-@pytest.mark.parametrize("layer", [0, 4, -1])
-def test_layers_that_are_not_there(layer: int) -> None:
-    with pytest.raises(ValueError, match=f"layers 1 to 3, there is no layer {layer}"):
-        layer_graph(CASES["ordinary"], layer)
-
-
-def test_counts_that_do_not_fit_their_arrays() -> None:
-    from dataclasses import replace
-
-    minibatch = CASES["ordinary"]
-    with pytest.raises(ValueError, match="indptr has"):
-        layer_graph(replace(minibatch, edges=(replace(minibatch.edges[0], indptr=minibatch.indptr[:-1]),)), 1)
 
 
 @pytest.mark.parametrize(
@@ -125,13 +80,6 @@ def test_refused_edges(edges: object, error: type[Exception]) -> None:
         whole_graph(edges, 3, 3)  # type: ignore[arg-type]
 
 
-def test_rows_of_a_table() -> None:
-    view = RowView(table(torch.float16), torch.tensor([3, 0, 3]))
-    assert view.shape == (3, table().size(1)) and view.dtype is torch.float16 and not view.requires_grad
-    assert torch.equal(view.gather(), table(torch.float16)[[3, 0, 3]])
-    assert torch.equal(view.head(2).gather(), view.gather()[:2])
-
-
 @pytest.mark.parametrize(
     ("row", "error"),
     [(torch.tensor([60]), IndexError), (torch.tensor([-1]), IndexError), (torch.tensor([0.0]), TypeError)],
@@ -146,12 +94,6 @@ def test_refused_tables() -> None:
         RowView(table().requires_grad_(), torch.tensor([0]))
     with pytest.raises(ValueError, match="not contiguous"):
         RowView(table().t(), torch.tensor([0]))
-
-
-@pytest.mark.parametrize("drop", [-0.1, 1.0, 1.5])
-def test_refused_updates(drop: float) -> None:
-    with pytest.raises(ValueError, match="drop"):
-        Update(drop=drop)
 
 
 EDGE = torch.zeros(2, 1, dtype=torch.int64)
@@ -201,13 +143,6 @@ def test_refused_by_every_layer_with_weights(name: str) -> None:
         kind(12, 4, flow="target_to_source")
     with pytest.raises(ValueError, match="12"):
         CONVS[name](table()[:, :5], EDGE)
-
-
-def test_rows_of_all_nodes_serve_every_layer() -> None:
-    minibatch, conv = CASES["ordinary"], nn.SAGEConv(12, 4)
-    rows = table()[minibatch.node]
-    needed = sum(minibatch.nodes_per_hop[:2])
-    assert torch.equal(conv(rows, minibatch, 3), conv(rows[:needed], minibatch, 3))
 
 
 def test_a_model_refuses_the_whole_table() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -10,9 +11,10 @@ import torch
 import torch_geometric.nn as pyg
 from torch import Tensor
 
-from pyg_batchgnn import nn
+from pyg_batchgnn import accelerate, nn
 from pyg_batchgnn.data import Relation
 from tests.support.accuracy import assert_as_pygs, distance
+from tests.support.quantized_tables import decoded_rows, drawn_table
 from tests.support.tiers import each
 from tests.support.typed_layers import (
     ABOUT,
@@ -134,10 +136,15 @@ def test_aggregations(name: str, aggr: str | None) -> None:
 
 
 @each
-@pytest.mark.parametrize("aggr", ["sum", "mean", "max"])
+@pytest.mark.parametrize("aggr", ["sum", "mean", "max", "cat", None])
 @pytest.mark.parametrize("name", LAYERS)
-def test_equals_pyg_on_a_graph_held_whole(name: str, aggr: str) -> None:
+@pytest.mark.parametrize("accelerates", [False, True])
+def test_equals_pyg_on_a_graph_held_whole(accelerates: bool, name: str, aggr: str | None) -> None:
     ours, pygs = pair(name, aggr)
+    if accelerates:
+        ours = accelerate(copy.deepcopy(pygs))
+        assert all(isinstance(one, nn.NativeConv) for one in ours.convs.values())
+        assert list(ours.state_dict()) == list(pygs.state_dict())
     minibatch = CASES["all neighbours"]
     edges = {one: minibatch.edges_of(one).edge_index for one in SCHEMA.relations if one != WRITES}
     x = rows_of(minibatch, 1, torch.float64)
@@ -148,29 +155,34 @@ def test_equals_pyg_on_a_graph_held_whole(name: str, aggr: str) -> None:
     assert_as_pygs(ours, pygs, call, call, *x.values())
 
 
-@pytest.mark.parametrize("form", ["named", "third"])
-def test_values_of_edges(form: str) -> None:
+@pytest.mark.parametrize(
+    ("form", "accelerates"),
+    [("minibatch", False), *((form, one) for form in ("named", "third") for one in (False, True))],
+)
+def test_values_of_edges(form: str, accelerates: bool) -> None:
     torch.manual_seed(0)
-    made = {one: attention_layer("GATConv", edge_dim=4)(nn, one) for one in (CITES, WRITES)}
-    ours = nn.HeteroConv(made).double()
-    pygs = pyg.HeteroConv(
-        {one: attention_layer("GATConv", edge_dim=4)(pyg, one) for one in (CITES, WRITES)}
-    ).double()
+    ours, pygs = (
+        room.HeteroConv(
+            {one: attention_layer("GATConv", edge_dim=4)(room, one) for one in (CITES, WRITES)}
+        ).double()
+        for room in (nn, pyg)
+    )
     pygs.load_state_dict(ours.state_dict())
+    ours = accelerate(copy.deepcopy(pygs)) if accelerates else ours
     minibatch = CASES["papers"]
-    values = {
-        one: torch.randn(minibatch.edges_of(one).num_edges, 4, dtype=torch.float64) for one in (CITES, WRITES)
-    }
-    for layer in (1, 2):
-        x = rows_of(minibatch, layer, torch.float64)
-        wanted = pyg_layer(dict(pygs.convs.items()), "sum", x, minibatch, layer, values)
-        if form == "named":
+    edges = {one: minibatch.edges_of(one).edge_index for one in (CITES, WRITES)}
+    values = {one: torch.randn(index.size(1), 4, dtype=torch.float64) for one, index in edges.items()}
+    if form == "minibatch":
+        for layer in (1, 2):
+            x = rows_of(minibatch, layer, torch.float64)
+            wanted = pyg_layer(dict(pygs.convs.items()), "sum", x, minibatch, layer, values)
             found = ours(x, minibatch, layer, edge_attr_dict=values)
             assert distance(found["paper"], wanted["paper"]) < 1e-10
-    if form == "third":
-        edges = {one: minibatch.edges_of(one).edge_index for one in (CITES, WRITES)}
-        x = rows_of(minibatch, 1, torch.float64)
-        assert distance(ours(x, edges, values)["paper"], pygs(x, edges, values)["paper"]) < 1e-10
+        return
+    x = rows_of(minibatch, 1, torch.float64)
+    wanted = pygs(x, edges, edge_attr_dict=values)
+    found = ours(x, edges, values) if form == "third" else ours(x, edges, edge_attr_dict=values)
+    assert distance(found["paper"], wanted["paper"]) < 1e-10
 
 
 @pytest.mark.parametrize("name", ["sage", "gat", "gatv2", "mixed"])
@@ -199,19 +211,6 @@ def test_an_update_is_relu_and_keyed_dropout(name: str) -> None:
     assert all(torch.equal(one, plain[key].relu()) for key, one in kept.items())
 
 
-def test_dropout_does_not_depend_on_the_order_of_relations() -> None:
-    minibatch = CASES["two types"]
-    x = {key: one.detach() for key, one in rows_of(minibatch, 1, torch.float64).items()}
-    ours, _ = pair("gat")
-    convs = dict(ours.convs.items())
-    for conv in convs.values():
-        conv.dropout = 0.5
-    backwards = nn.HeteroConv(dict(reversed(convs.items())))
-    update = nn.Update(relu=True, drop=0.5)
-    one, other = ours(x, minibatch, 1, update=update), backwards(x, minibatch, 1, update=update)
-    assert all(distance(other[key], one[key]) < 1e-12 for key in one)
-
-
 def test_dropout_differs_between_examples_of_a_node() -> None:
     ours, _ = pair("sage")
     minibatch = typed_minibatch([3, 3], disjoint=True)
@@ -220,43 +219,17 @@ def test_dropout_differs_between_examples_of_a_node() -> None:
     assert not torch.equal(out[0] == 0, out[1] == 0)
 
 
-def test_one_relation_has_the_bits_of_its_layer() -> None:
-    torch.manual_seed(0)
-    conv = nn.SAGEConv(WIDTHS["paper"], OUT)
-    minibatch = CASES["papers"]
-    results = []
-    for layer in (lambda x: nn.HeteroConv({CITES: conv})({"paper": x}, minibatch, 1)["paper"],
-                  lambda x: conv(x, nn.layer_graph(minibatch, 1, CITES))):  # fmt: skip
-        x = rows_of(minibatch, 1, torch.float32)["paper"]
-        out = layer(x)
-        results.append([out, *torch.autograd.grad(out.square().sum(), [x, *conv.parameters()])])
-    assert all(torch.equal(one, two) for one, two in zip(*results, strict=True))
-
-
-def test_unknown_widths_come_from_the_first_call() -> None:
-    states = []
-    for room in (nn, pyg):
-        torch.manual_seed(0)
-        conv = room.HeteroConv({one: room.SAGEConv((-1, -1), OUT) for one in SCHEMA.relations})
-        minibatch = CASES["papers"]
-        x = rows_of(minibatch, 1, torch.float32)
-        edges = {one: minibatch.edges_of(one).edge_index for one in SCHEMA.relations}
-        conv(x, minibatch, 1) if room is nn else conv(x, edges)
-        states.append(conv.state_dict())
-    assert list(states[0]) == list(states[1])
-    assert all(torch.equal(states[0][key], states[1][key]) for key in states[1])
-
-
-@pytest.mark.parametrize("name", ["sage", "gat", "mixed"])
-def test_bfloat16_is_what_rounding_explains(name: str) -> None:
-    ours, _ = pair(name, dtype=torch.float32)
-    minibatch = CASES["all neighbours"]
-    x = rows_of(minibatch, 1, torch.float32)
-    wanted = ours(x, minibatch, 1)
-    with torch.autocast("cpu", torch.bfloat16):
-        found = ours(x, minibatch, 1)
-    for key in wanted:
-        assert found[key].dtype is torch.bfloat16 and distance(found[key], wanted[key]) < 2e-2
+def test_reads_codes_in_place() -> None:
+    torch.manual_seed(5)
+    rows = [drawn_table(25, width, seed=width, extreme=False) for width in (12, 7)]
+    attention = nn.GATConv((12, 7), 5, add_self_loops=False)
+    relations = {("a", "to", "b"): attention, ("b", "to", "b"): nn.SAGEConv(7, 5)}
+    conv, edges = nn.HeteroConv(relations), {one: torch.randint(25, (2, 70)) for one in relations}
+    with decoded_rows() as decoded:
+        found = conv(dict(zip("ab", rows, strict=True)), edges)["b"]
+    assert decoded == []
+    wanted = conv({name: one.dequantize() for name, one in zip("ab", rows, strict=True)}, edges)["b"]
+    assert distance(found, wanted) < 1e-5
 
 
 def test_who_watches_a_layer_sees_it() -> None:
@@ -281,10 +254,6 @@ def test_layers_without_rows_of_targets() -> None:
     assert all(distance(found[key], wanted[key]) < 1e-10 for key in wanted)
 
 
-def _edges(minibatch: Any) -> dict[Relation, Tensor]:
-    return {CITES: minibatch.edges_of(CITES).edge_index}
-
-
 SAGE = LAYERS["sage"](nn)
 REFUSED: dict[str, tuple[Callable[[Any, dict[str, Tensor]], Any], type[Exception], str]] = {
     "pyg's layers": (lambda *_: nn.HeteroConv(LAYERS["sage"](pyg)), TypeError, "pyg_batchgnn.nn"),
@@ -299,13 +268,17 @@ REFUSED: dict[str, tuple[Callable[[Any, dict[str, Tensor]], Any], type[Exception
         "bipartite",
     ),
     "no layer": (lambda batch, x: nn.HeteroConv(SAGE)(x, batch), ValueError, "number of the layer"),
-    "layer of edges": (lambda batch, x: nn.HeteroConv(SAGE)(x, _edges(batch), 1), ValueError, "layer=1"),
-    "layer 3": (lambda batch, x: nn.HeteroConv(SAGE)(x, batch, 3), ValueError, "layers 1 to 2"),
-    "edges": (lambda _, x: nn.HeteroConv(SAGE)(x, [1]), TypeError, "dict of edges"),
-    "no rows": (
-        lambda batch, x: nn.HeteroConv(SAGE)({"paper": x["paper"]}, batch, 1),
-        KeyError,
-        "reads rows of 'author'",
+    "values": (
+        lambda batch, x: nn.HeteroConv(SAGE).double()(x, batch, 1, edge_attr_dict={CITES: x["paper"]}),
+        TypeError,
+        "takes no edge_attr_dict",
+    ),
+    "values in third place": (
+        lambda batch, x: nn.HeteroConv(SAGE).double()(
+            x, {CITES: batch.edges_of(CITES).edge_index}, {CITES: x["paper"]}
+        ),
+        TypeError,
+        "takes no values",
     ),
     "few rows": (
         lambda batch, x: nn.HeteroConv(SAGE)({**x, "author": x["author"][:1]}, batch, 1),
@@ -313,26 +286,6 @@ REFUSED: dict[str, tuple[Callable[[Any, dict[str, Tensor]], Any], type[Exception
         "x_dict\\['author'\\] has 1 rows",
     ),
     "many rows": (lambda batch, _: nn.HeteroConv(SAGE)(tables(), batch, 1), ValueError, "features_by_type"),
-    "no matrix": (
-        lambda batch, x: nn.HeteroConv(SAGE)({**x, "author": x["author"][0]}, batch, 1),
-        ValueError,
-        "x_dict\\['author'\\] must be",
-    ),
-    "keyword": (
-        lambda batch, x: nn.HeteroConv(SAGE)(x, batch, 1, edge_attr=x),
-        ValueError,
-        "end with '_dict'",
-    ),
-    "values": (
-        lambda batch, x: nn.HeteroConv(SAGE).double()(x, batch, 1, edge_attr_dict={CITES: x["paper"]}),
-        TypeError,
-        "takes no edge_attr_dict",
-    ),
-    "values in third place": (
-        lambda batch, x: nn.HeteroConv(SAGE).double()(x, _edges(batch), {CITES: x["paper"]}),
-        TypeError,
-        "takes no values",
-    ),
     "a layer of one relation": (
         lambda batch, x: nn.SAGEConv(12, 3)(x["paper"], batch, 1),
         TypeError,

@@ -1,7 +1,9 @@
-"""`nn.SAGEConv`, `nn.GCNConv` and `nn.GINConv` beside PyG's, on minibatches and on whole graphs."""
+"""`nn.SAGEConv`, `nn.GraphConv`, `nn.GCNConv`, `nn.GINConv`, `nn.GINEConv` and `nn.NNConv` beside
+PyG's, on minibatches and on whole graphs."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,8 +13,19 @@ import torch_geometric.nn as pyg
 from torch import Tensor
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
-from pyg_batchgnn import SampledMinibatch, nn, ops
-from pyg_batchgnn.nn import GCNConv, GINConv, RowView, SAGEConv, Update, layer_graph
+from pyg_batchgnn import SampledMinibatch, nn
+from pyg_batchgnn.nn import (
+    Aggregated,
+    GCNConv,
+    GINConv,
+    GINEConv,
+    GraphConv,
+    HeteroConv,
+    NNConv,
+    RowView,
+    SAGEConv,
+    layer_graph,
+)
 from tests.support.accuracy import assert_as_pygs, distance
 from tests.support.layer_cases import (
     FEATURES,
@@ -23,30 +36,43 @@ from tests.support.layer_cases import (
     layer_edges,
     table,
 )
+from tests.support.quantized_tables import drawn_table
 
 CASES = batch_cases()
 OUT = 5
 
 
-def perceptron() -> torch.nn.Module:
+def perceptron(columns: int = FEATURES, out: int = OUT) -> torch.nn.Sequential:
     torch.manual_seed(3)
-    return torch.nn.Sequential(torch.nn.Linear(FEATURES, 8), torch.nn.Tanh(), torch.nn.Linear(8, OUT))
+    return torch.nn.Sequential(torch.nn.Linear(columns, 8), torch.nn.Tanh(), torch.nn.Linear(8, out))
 
 
-def sage(**options: Any) -> Callable[[Any], Any]:
-    return lambda room: room.SAGEConv(FEATURES, OUT, **options)
+#: The columns of the values of edges (0: weights; None: there are none), and what makes a layer of
+#: our room or of PyG's.
+Pair = tuple[int | None, Callable[[Any], Any]]
 
 
-def gcn(**options: Any) -> Callable[[Any], Any]:
-    return lambda room: room.GCNConv(FEATURES, OUT, **options)
+def sage(**options: Any) -> Pair:
+    return None, lambda room: room.SAGEConv(FEATURES, OUT, **options)
 
 
-def gin(**options: Any) -> Callable[[Any], Any]:
-    return lambda room: room.GINConv(perceptron(), **options)
+def gin(**options: Any) -> Pair:
+    return None, lambda room: room.GINConv(perceptron(), **options)
 
 
-#: By name, what makes a layer of our room or of PyG's.
-PAIRS: dict[str, Callable[[Any], Any]] = {
+def gine(columns: int = 3, **options: Any) -> Pair:
+    return columns, lambda room: room.GINEConv(perceptron(), **options)
+
+
+def network(make: Callable[[], Any], **options: Any) -> Pair:
+    return 3, lambda room: room.NNConv(FEATURES, OUT, make(), **options)
+
+
+def weighted(aggr: str) -> Pair:
+    return 0, lambda room: room.GraphConv(FEATURES, OUT, aggr)
+
+
+PAIRS: dict[str, Pair] = {
     "sage": sage(),
     "sage, sum": sage(aggr="sum", bias=False),
     "sage, max": sage(aggr="max"),
@@ -54,24 +80,51 @@ PAIRS: dict[str, Callable[[Any], Any]] = {
     "sage, no root, max": sage(root_weight=False, aggr="max"),
     "sage, project": sage(project=True),
     "sage, normalize": sage(normalize=True, aggr="add"),
-    "graph": lambda room: room.GraphConv(FEATURES, OUT),
-    "graph, max": lambda room: room.GraphConv(FEATURES, OUT, "max", bias=False),
+    "graph": (None, lambda room: room.GraphConv(FEATURES, OUT)),
+    "graph, max": (None, lambda room: room.GraphConv(FEATURES, OUT, "max", bias=False)),
     "gin": gin(),
     "gin, eps": gin(eps=0.3),
     "gin, learned eps": gin(eps=-0.4, train_eps=True),
+    "gine": gine(edge_dim=3),
+    "gine, as wide as x": gine(FEATURES),
+    "gine, one column": gine(1, edge_dim=1, eps=0.3),
+    "gine, learned eps": gine(edge_dim=3, eps=-0.4, train_eps=True),
+    "network": network(lambda: torch.nn.Linear(3, FEATURES * OUT)),
+    "network without bias, mean": network(
+        lambda: torch.nn.Linear(3, FEATURES * OUT, bias=False), aggr="mean", root_weight=False
+    ),
+    "network of two layers": network(lambda: perceptron(3, FEATURES * OUT), bias=False),
+    "network of PyG's linear, mean": network(
+        lambda: torch.nn.Sequential(pyg.Linear(3, FEATURES * OUT)), aggr="mean"
+    ),
+    **{f"weights, {aggr}": weighted(aggr) for aggr in ("add", "mean", "max")},
 }
-GCN: dict[str, Callable[[Any], Any]] = {
-    "gcn": gcn(),
-    "gcn, no loops": gcn(add_self_loops=False, bias=False),
-    "gcn, not normalised": gcn(normalize=False),
-    "gcn, improved": gcn(improved=True),
+GCN: dict[str, Pair] = {
+    name: (None, lambda room, options=options: room.GCNConv(FEATURES, OUT, **options))
+    for name, options in {
+        "gcn": {},
+        "gcn, no loops": {"add_self_loops": False, "bias": False},
+        "gcn, not normalised": {"normalize": False},
+        "gcn, improved": {"improved": True},
+    }.items()
 }
 LAYERS = PAIRS | GCN
 
 
 def pair(name: str, dtype: torch.dtype = torch.float64) -> tuple[Any, Any]:
-    make = LAYERS[name]
+    _, make = LAYERS[name]
     return both(lambda: make(nn), lambda: make(pyg), dtype=dtype)  # type: ignore[arg-type]
+
+
+def attributes(name: str, edges: int, dtype: torch.dtype = torch.float64) -> list[Tensor]:
+    columns, draw = LAYERS[name][0], torch.Generator().manual_seed(7)
+    if columns is None:
+        return []
+    return [torch.randn((edges, columns) if columns else (edges,), generator=draw).to(dtype)]
+
+
+def named(conv: Any, attr: Any) -> dict[str, Tensor]:
+    return {conv.edge_values: attr[0]} if attr else {}
 
 
 @pytest.mark.parametrize("name", PAIRS)
@@ -84,9 +137,12 @@ def test_equals_pyg_on_a_minibatch(case: str, dtype: torch.dtype, name: str) -> 
         edges, sources, targets = layer_edges(minibatch, layer)
         assert_as_pygs(
             *(ours, pygs),
-            lambda conv, x, layer=layer: conv(x, minibatch, layer),
-            lambda conv, x, edges=edges, targets=targets: conv((x, x[:targets]), edges),
+            lambda conv, x, *attr, layer=layer: conv(x, minibatch, layer, **named(conv, attr)),
+            lambda conv, x, *attr, edges=edges, targets=targets: conv(
+                (x, x[:targets]), edges, *(one[: edges.size(1)] for one in attr)
+            ),
             table(dtype)[minibatch.node[:sources]].relu(),  # zeros make maxima tie
+            *attributes(name, minibatch.num_edges, dtype),
         )
 
 
@@ -126,32 +182,37 @@ def test_gcn_equals_pyg_on_a_minibatch(case: str, dtype: torch.dtype, name: str,
 
 
 @pytest.mark.parametrize("name", LAYERS)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_reads_rows_of_a_table_in_place(dtype: torch.dtype, name: str) -> None:
+@pytest.mark.parametrize("kind", ["float32", "bfloat16", "float16", "int8"])
+def test_reads_rows_of_a_table_in_place(kind: str, name: str) -> None:
     ours, _ = pair(name, torch.float32)
     minibatch = CASES["ordinary"]
-    gathered = table(dtype)[minibatch.node].float()
-    found, wanted = ours(RowView(table(dtype), minibatch.node), minibatch, 1), ours(gathered, minibatch, 1)
-    assert found.dtype is torch.float32 and torch.equal(found, wanted)
+    rows = drawn_table(60, FEATURES, seed=1) if kind == "int8" else table(getattr(torch, kind))
+    gathered = (rows.dequantize() if kind == "int8" else rows)[minibatch.node].float()
+    values = named(ours, attributes(name, minibatch.num_edges, torch.float32))
+    found, wanted = (ours(x, minibatch, 1, **values) for x in (RowView(rows, minibatch.node), gathered))
+    assert found.dtype is torch.float32 and distance(found, wanted) < 1e-5
     for one, two in zip(gradients(ours, found), gradients(ours, wanted), strict=True):
-        assert torch.equal(one, two)
+        assert distance(one, two) < 1e-5
 
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_update_is_relu_and_dropout_of_the_plain_output(name: str) -> None:
-    assert_updates(pair(name, torch.float32)[0], CASES["all neighbours"])
+    ours, minibatch = pair(name, torch.float32)[0], CASES["all neighbours"]
+    values = named(ours, attributes(name, minibatch.num_edges, torch.float32))
+    ours.register_forward_pre_hook(lambda _, args, given: (args, {**given, **values}), with_kwargs=True)
+    assert_updates(ours, minibatch)
 
 
-def test_degrees_are_counted_once_a_minibatch(monkeypatch: pytest.MonkeyPatch) -> None:
-    counted = []
-    real = ops.degree_scale
-    monkeypatch.setattr(ops, "degree_scale", lambda *a, **k: counted.append(1) or real(*a, **k))
-    ours, _ = pair("gcn", torch.float32)
-    minibatch = batch_cases()["ordinary"]
-    for layer in (1, 2, 3):
-        _, sources, _ = layer_edges(minibatch, layer)
-        ours(table()[minibatch.node[:sources]], minibatch, layer)
-    assert len(counted) == 2  # d^-1/2 and d^-1
+@pytest.mark.parametrize("name", ["gine", "network", "weights, mean"])
+def test_autocast(name: str) -> None:
+    ours, pygs = pair(name, torch.float32)
+    minibatch = CASES["all neighbours"]
+    edges, sources, targets = layer_edges(minibatch, 1)
+    x, (attr,) = table()[minibatch.node[:sources]], attributes(name, minibatch.num_edges, torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = ours(x, minibatch, 1, **named(ours, [attr]))
+    assert found.dtype is torch.bfloat16
+    assert distance(found, pygs((x, x[:targets]), edges, attr[: edges.size(1)]).double()) < 2**-5
 
 
 def test_a_module_without_parameters() -> None:
@@ -163,13 +224,11 @@ def test_a_module_without_parameters() -> None:
     assert distance(conv(x, layer_graph(minibatch, 1)), wanted) < 1e-6
 
 
-FORMS: dict[str, Callable[[Any, Tensor, Tensor, Tensor], Tensor]] = {
-    "tensor": lambda conv, x, _, edges: conv(x, edges),
-    "pair": lambda conv, x, y, edges: conv((x, y), edges),
-    "no targets' rows": lambda conv, x, _, edges: conv((x, None), edges, size=(30, 20)),
-    "size": lambda conv, x, y, edges: (
-        conv((x, y), edges, size=(30, 20)) if hasattr(conv, "lin_rel") else conv((x, y), edges, (30, 20))
-    ),
+FORMS: dict[str, Callable[..., Tensor]] = {
+    "tensor": lambda conv, x, _, edges, *attr: conv(x, edges, *attr),
+    "pair": lambda conv, x, y, edges, *attr: conv((x, y), edges, *attr),
+    "no targets' rows": lambda conv, x, _, edges, *attr: conv((x, None), edges, *attr, size=(30, 20)),
+    "size": lambda conv, x, y, edges, *attr: conv((x, y), edges, *attr, size=(30, 20)),
 }
 
 
@@ -178,8 +237,9 @@ FORMS: dict[str, Callable[[Any, Tensor, Tensor, Tensor], Tensor]] = {
 def test_equals_pyg_on_a_whole_graph(form: str, name: str) -> None:
     torch.manual_seed(2)
     edges = torch.stack([torch.randint(30, (90,)), torch.randint(20, (90,))])
-    rows = [torch.randn(count, FEATURES, dtype=torch.float64) for count in (30, 20)]
-    assert_as_pygs(*pair(name), *[lambda conv, x, y: FORMS[form](conv, x, y, edges)] * 2, *rows)
+    inputs = [torch.randn(count, FEATURES, dtype=torch.float64) for count in (30, 20)]
+    call = [lambda conv, x, y, *attr: FORMS[form](conv, x, y, edges, *attr)] * 2
+    assert_as_pygs(*pair(name), *call, *inputs, *attributes(name, 90))
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -195,36 +255,25 @@ def test_gcn_equals_pyg_with_self_loops(own: list[int], name: str, weighted: boo
     assert_as_pygs(*pair(name), *[lambda conv, x, *weight: conv(x, edges, *weight)] * 2, x, *weights)
 
 
-def test_widths_of_two_kinds_of_nodes() -> None:
-    ours, pygs = both(SAGEConv, pyg.SAGEConv, (3, 4), OUT, dtype=torch.float64)
-    x, y = torch.randn(6, 3, dtype=torch.float64), torch.randn(2, 4, dtype=torch.float64)
-    edge_index = torch.tensor([[0, 5, 2, 2], [0, 0, 1, 0]])
-    assert distance(ours((x, y), edge_index), pygs((x, y), edge_index)) < 1e-10
+def test_relations() -> None:
+    relations = [("a", "to", "b"), ("b", "back", "a")]
+    x = {name: torch.randn(9, FEATURES, dtype=torch.float64) for name in "ab"}
+    edges = {one: torch.randint(9, (2, 30)) for one in relations}
+    attr = {one: attributes("gine", 30)[0] for one in relations}
+
+    def made(room: Any) -> Any:
+        layers = [LAYERS[name][1](room) for name in ("gine", "network")]
+        return room.HeteroConv(dict(zip(relations, layers, strict=True)), "mean").double()
+
+    ours, pygs = made(nn), made(pyg)
+    pygs.load_state_dict(ours.state_dict())
+    assert isinstance(ours, HeteroConv)
+    found, wanted = (conv(x, edges, edge_attr_dict=attr) for conv in (ours, pygs))
+    assert all(distance(found[name], wanted[name]) < 1e-10 for name in "ab")
 
 
-def test_unknown_widths_come_from_the_first_call() -> None:
-    minibatch, states = CASES["ordinary"], []
-    for room, given in (
-        (nn, (RowView(table(), minibatch.node), minibatch, 1)),
-        (pyg, (table(), torch.zeros(2, 1).long())),
-    ):
-        torch.manual_seed(0)
-        conv = room.SAGEConv(-1, OUT)
-        conv(*given)
-        states.append(conv.state_dict())
-    assert all(torch.equal(states[0][key], states[1][key]) for key in states[1])
-
-
-def test_whole_graphs_draw_dropout_from_torchs_generator() -> None:
-    ours, _ = pair("sage", torch.float32)
-    edge_index, update = torch.randint(60, (2, 50)), Update(drop=0.5)
-    torch.manual_seed(4)
-    first, second = ours(table(), edge_index, update=update), ours(table(), edge_index, update=update)
-    torch.manual_seed(4)
-    assert torch.equal(first, ours(table(), edge_index, update=update)) and not torch.equal(first, second)
-
-
-EDGE = torch.zeros(2, 1, dtype=torch.int64)
+X, EDGE = table(), torch.zeros(2, 1, dtype=torch.int64)
+OWN = Aggregated("sum", *[X[CASES["ordinary"].node]] * 2)
 
 
 def hooked() -> SAGEConv:
@@ -233,11 +282,17 @@ def hooked() -> SAGEConv:
     return layer
 
 
+def watched() -> NNConv:
+    conv = NNConv(FEATURES, 2, torch.nn.Sequential(torch.nn.Linear(3, 2 * FEATURES)))
+    conv.nn[0].register_forward_hook(lambda *_: None)
+    return conv
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [
         (lambda: SAGEConv(4, 4, aggr="lstm"), ["aggr='lstm'", "'mean'"]),
-        (lambda: SAGEConv(4, 4, aggr=["mean", "max"]), ["['mean', 'max']"]),
+        (lambda: SAGEConv(4, 4, aggr=["mean", "max"]), [r"\['mean', 'max'\]"]),
         (lambda: SAGEConv(4, 4, aggr="median"), ["median"]),
         (lambda: SAGEConv(4, 4, aggr=pyg.MedianAggregation()), ["'mean'"]),
         (lambda: SAGEConv(4, 4, node_dim=0), ["node_dim=0"]),
@@ -247,11 +302,26 @@ def hooked() -> SAGEConv:
         (lambda: GCNConv(4, 4, cached=True), ["cached=True", "degrees"]),
         (lambda: GCNConv(4, 4, aggr="mean"), ["aggr='mean'"]),
         (lambda: GCNConv(FEATURES, OUT)((table(), table()), EDGE), ["separate"]),
-        (lambda: GCNConv(FEATURES, OUT)(table(), EDGE, torch.ones(2)), ["edge_weight", "[1]"]),
+        (lambda: GCNConv(FEATURES, OUT)(table(), EDGE, torch.ones(2)), ["edge_weight", r"\[1\]"]),
         (lambda: GINConv(perceptron(), aggr="max"), ["aggr='max'", "torch_geometric"]),
+        (lambda: GINEConv(perceptron(), edge_dim=3, aggr="max"), ["aggr='max'"]),
+        (lambda: GINEConv(perceptron(), edge_dim=3)(X, EDGE), ["edge_attr"]),
+        (lambda: GINEConv(perceptron(), edge_dim=3)(X, EDGE, torch.ones(1, 2)), ["3.*2"]),
+        (lambda: GINEConv(perceptron())(X, EDGE, torch.ones(1, 2)), ["12.*2"]),
+        (lambda: GINEConv(perceptron(), edge_dim=3)(X, EDGE, torch.ones(0, 3)), ["0 entries"]),
+        (lambda: GINEConv(perceptron())(Aggregated("sum", X), CASES["ordinary"]), ["depends on the edge"]),
+        (lambda: NNConv(4, 2, perceptron(3, 8), aggr="max"), ["aggr='max'"]),
+        (lambda: NNConv(4, 2, torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.ReLU())), ["ends in ReLU"]),
+        (lambda: NNConv(4, 2, pyg.MLP([3, 8, 8])), ["ends in MLP"]),
+        (lambda: NNConv(4, 2, torch.nn.Linear(65, 8)), ["65 input columns"]),
+        (lambda: watched()(X, EDGE, torch.ones(1, 3)), ["hooks"]),
+        (lambda: NNConv(FEATURES, 2, torch.nn.Linear(3, 2 * FEATURES))(X, EDGE), ["edge_attr"]),
+        (lambda: GraphConv(4, 2, aggr="min"), ["aggr='min'"]),
+        (lambda: GraphConv(FEATURES, 2)(X, EDGE, torch.ones(2)), [r"edge_weight must be \[1\]"]),
+        (lambda: GraphConv(FEATURES, 2)(OWN, CASES["ordinary"], None, torch.ones(1)), ["weights"]),
     ],
 )
 def test_refused(call: Callable[[], Any], words: list[str]) -> None:
     with pytest.raises(ValueError) as caught:
         call()
-    assert all(word in str(caught.value) for word in words), caught.value
+    assert all(re.search(word, str(caught.value)) for word in words), caught.value

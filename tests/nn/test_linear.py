@@ -12,7 +12,6 @@ from torch import Tensor
 from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
 from pyg_batchgnn import nn
-from pyg_batchgnn.nn.linear import LazyLinear, linear_of, widest
 from tests.support.accuracy import distance
 from tests.support.layer_cases import FEATURES, sampled, table
 from tests.support.model_pairs import with_features
@@ -83,19 +82,6 @@ def test_models_take_their_width_from_the_first_call(kind: type[nn.NativeModel],
     assert torch.allclose(known.eval()(table(), edges()), model.eval()(table(), edges()))
     twin.load_state_dict(model.state_dict())
     assert torch.allclose(twin.eval()(table(), edges()), model(table(), edges()))
-
-
-def test_a_linear_layer_becomes_an_ordinary_one() -> None:
-    lazy = linear_of(-1, 4)
-    assert isinstance(lazy, LazyLinear) and type(linear_of(3, 4)) is nn.Linear
-    assert lazy.with_relu(torch.randn(5, 3)).shape == (5, 4)
-    assert type(lazy) is nn.Linear and not nn.is_watched(lazy) and lazy.in_features == 3
-
-
-def test_columns_of_what_is_computed() -> None:
-    assert widest(nn.SAGEConv(-1, 9, bias=False)) == widest(nn.SAGEConv(3, 9)) == 9
-    assert widest(nn.GATConv(-1, 4, heads=3)) == 12
-    assert widest(nn.GIN(-1, 8, 1, 3, inner_channels=20).convs[0]) == 20
 
 
 @pytest.mark.parametrize("options", [{}, {"bias": False, "weight_initializer": "glorot"}])

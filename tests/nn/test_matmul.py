@@ -9,14 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from pyg_batchgnn.nn import (
-    ProductChoice,
-    current_products,
-    default_products,
-    matmul,
-    probe_products,
-    use_products,
-)
+from pyg_batchgnn.nn import ProductChoice, current_products, matmul, probe_products, use_products
 from tests.support.accuracy import distance
 from tests.support.linear_cases import gradients, make_case
 
@@ -91,21 +84,6 @@ def test_torch_is_chosen_where_clearly_faster_and_as_repeatable(
     assert choice.name == name and current_products() == "native"
     assert f"matrix products: {name}, {rates[name]:.0f} GF/s" in str(choice)
     assert ("bits depend" in str(choice)) == (not same)
-
-
-def test_slow_rates_are_not_shown_as_zero() -> None:
-    shown = str(
-        ProductChoice("native", native_rate=0.04321, torch_rate=123.4, threads=2, torch_same_bits=True)
-    )
-    assert shown == "matrix products: native, 0.0432 GF/s (torch 123 GF/s), 2 threads"
-
-
-@pytest.mark.parametrize(("level", "name"), [(512, "native"), (256, "native"), (0, "torch")])
-def test_the_default_follows_from_the_processor(
-    level: int, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pyg_batchgnn.ops.simd_level", lambda: level)
-    assert default_products() == name
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])

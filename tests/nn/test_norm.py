@@ -12,8 +12,8 @@ import torch_geometric.nn as pyg
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.nn import BatchNorm, Dropout, Linear, ReLU
-from pyg_batchgnn.nn.norm import MANY_ROWS, row_norm
+from pyg_batchgnn.nn import BatchNorm, Dropout
+from pyg_batchgnn.nn.norm import row_norm
 from tests.support.accuracy import assert_as_pygs
 
 OPTIONS: list[dict[str, Any]] = [
@@ -122,32 +122,6 @@ def test_compiles_without_a_break_and_leaves_its_input() -> None:
     assert torch._dynamo.explain(ours)(x).graph_break_count == 0
 
 
-@pytest.mark.parametrize("case", ["folded", "few rows", "hook", "wide", "gradient", "evaluation"])
-def test_of_a_product_is_one_after_the_other(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    folded: list[int] = []  # rows of calls that are one pass
-    one_pass = ops.linear_norm
-    monkeypatch.setattr(ops, "linear_norm", lambda x, *a, **b: folded.append(len(x)) or one_pass(x, *a, **b))
-    columns = 9 if case == "wide" else 8
-    torch.manual_seed(0)
-    ours = torch.nn.Sequential(Linear(columns, 16), BatchNorm(16, relu=True))
-    other = copy.deepcopy(ours)
-    x = torch.randn(200 if case == "few rows" else MANY_ROWS, columns, requires_grad=case == "gradient")
-    called: list[int] = []
-    if case == "hook":
-        ours[0].register_forward_hook(lambda *_: called.append(1))
-    if case == "evaluation":
-        ours.eval(), other.eval()
-    found, wanted = ours[1].of_product(ours[0], x), other(x)
-    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=2e-5)
-    plain = case in ("few rows", "hook", "evaluation")
-    assert folded == ([] if plain else [MANY_ROWS]) and bool(called) == (case == "hook")
-    assert_same_state(ours, other)
-    for y in (found, wanted):
-        (y * torch.linspace(-1, 1, y.numel()).view_as(y)).sum().backward()
-    for one, two in zip(ours.parameters(), other.parameters(), strict=True):
-        torch.testing.assert_close(one.grad, two.grad, rtol=1e-4, atol=2e-3)
-
-
 @pytest.mark.parametrize(
     ("x", "error", "words"),
     [
@@ -160,14 +134,6 @@ def test_refused(x: Tensor, error: type[Exception], words: list[str]) -> None:
     with pytest.raises(error) as caught:
         BatchNorm(6)(x)
     assert all(word in str(caught.value) for word in words), caught.value
-
-
-def test_relu_as_torchs() -> None:
-    x = torch.randn(30, 7)
-    wanted = x.relu()
-    assert torch.equal(ReLU(inplace=False)(x), wanted) and not torch.equal(x, wanted)
-    assert ReLU()(x) is x and torch.equal(x, wanted)
-    assert repr(ReLU()) == repr(torch.nn.ReLU(inplace=True))
 
 
 def test_dropout_trains_and_evaluates() -> None:
@@ -204,36 +170,6 @@ def test_dropout_follows_its_key_or_torchs_generator() -> None:
 def test_dropout_refuses(p: float) -> None:
     with pytest.raises(ValueError, match=str(p)):
         Dropout(p)
-
-
-@pytest.mark.parametrize(
-    "norm",
-    [
-        lambda: torch.nn.LayerNorm(6, 1e-2),
-        lambda: torch.nn.LayerNorm(6, bias=False),
-        lambda: torch.nn.LayerNorm(6, elementwise_affine=False),
-        lambda: pyg.LayerNorm(6, 1e-2, mode="node"),
-        lambda: pyg.LayerNorm(6, affine=False, mode="node"),
-    ],
-)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_rows_are_normalised_as_by_the_module(
-    norm: Callable[[], torch.nn.Module], dtype: torch.dtype
-) -> None:
-    module, x = norm().to(dtype), torch.randn(20, 6, dtype=dtype)
-    for one in module.parameters():
-        torch.nn.init.normal_(one)
-    found = row_norm(module, x)
-    assert found is not None
-    torch.testing.assert_close(ops.layer_norm(x, *found), module(x), rtol=0, atol=1e-6)
-
-
-@pytest.mark.parametrize("weight", [torch.bfloat16, torch.float32])
-def test_bfloat16_rows_are_normalised_as_by_torch(weight: torch.dtype) -> None:
-    module, x = torch.nn.LayerNorm(6, dtype=weight), torch.randn(20, 6, dtype=torch.bfloat16)
-    found = row_norm(module, x)
-    assert found is not None
-    torch.testing.assert_close(ops.layer_norm(x, *found), module(x))
 
 
 def watched() -> torch.nn.Module:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -157,19 +156,6 @@ def test_narrow_results_of_nan_and_of_many_rows() -> None:
         assert torch.equal(out, torch.cat(few)), dtype
 
 
-@pytest.mark.parametrize("reduce", ["median", "", "Sum"])
-def test_unknown_reductions_are_refused_by_both(reduce: str) -> None:
-    """The wrapper stands before the operator, which may be called without it."""
-    x, indptr, indices = torch.ones(2, 3), torch.tensor([0, 1, 2]), torch.tensor([0, 1])
-    with pytest.raises(ValueError, match=f"sum, mean, max, got '{reduce}'"):
-        ops.aggregate(x, indptr, indices, reduce=reduce)
-    none = [None] * 6
-    with pytest.raises(ValueError, match=f"sum, mean, max, got '{reduce}'"):
-        ops.library.kernels.aggregate(
-            *(x, None, indptr, indices, None, *none, [], 2, reduce, torch.float32, 1)
-        )
-
-
 def test_opcheck() -> None:
     indptr, indices = torch.tensor([0, 2, 4]), torch.tensor([1, 2, 3, 8], dtype=torch.int32)
     x = torch.randn(9, 5, requires_grad=True)
@@ -252,22 +238,6 @@ def test_first_rows_are_a_view_with_a_gradient(rows: int) -> None:
     assert torch.equal(grad[:rows], weights) and not grad[rows:].any()
 
 
-def test_a_gradient_of_first_rows_is_added_to_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    blocks: list[int] = []
-
-    def recorded(*arguments: Any) -> Tensor:
-        out = ops.empty(*arguments)
-        blocks.append(out.data_ptr())
-        return out
-
-    monkeypatch.setattr(sys.modules[ops.first_rows.__module__], "empty", recorded)
-    leaf = torch.randn(5, 3, requires_grad=True)
-    x, sums = leaf * 1, []
-    x.register_hook(lambda grad: sums.append(grad.data_ptr()))
-    (x.exp().sum() + ops.first_rows(x, 2).sum()).backward()
-    assert sums == blocks and len(blocks) == 1
-
-
 def edges(seed: int, count: int, targets: int = 4, sources: int = 9) -> ops.InEdges:
     draw = torch.Generator().manual_seed(seed)
     ends = torch.stack([torch.randint(n, (count,), generator=draw) for n in (sources, targets)])
@@ -347,29 +317,6 @@ def test_ranges_are_checked(
         return
     with pytest.raises(error, match=text):
         InEdges.checked(*arrays, **options)
-
-
-@pytest.mark.parametrize(
-    ("count", "fits"), [(0, True), (2**31 - 1, True), (2**31, True), (2**31 + 1, False), (2**40, False)]
-)
-def test_ids_that_fit_32_bits(count: int, fits: bool) -> None:
-    assert ops.fits_int32(count) is fits
-    assert ops.id_dtype(count) is (torch.int32 if fits else torch.int64)
-    assert (max(count - 1, 0) <= torch.iinfo(torch.int32).max) is fits
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0, "0" * 16),
-        (255, "00000000000000ff"),
-        (2**64 - 1, "f" * 16),
-        (-1, "f" * 16),
-        (2**64 + 1, "0" * 15 + "1"),
-    ],
-)
-def test_digests_are_printed_as_sixteen_digits(value: int, text: str) -> None:
-    assert ops.digest_text(value) == text
 
 
 def test_degree_scale() -> None:

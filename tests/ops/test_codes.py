@@ -33,7 +33,6 @@ SIZES = st.tuples(st.integers(0, 20), st.integers(0, 20), st.sampled_from([0, 1,
 
 
 def magnitudes(table: QuantizedTensor) -> Tensor:
-    """Returns the largest magnitudes of the terms of decoding, [F] float64."""
     scale, offset = table.decoding.double()
     return 128 * scale + offset.abs()
 
@@ -152,7 +151,6 @@ def test_linear(
     dtype: torch.dtype,
     seed: int,
 ) -> None:
-    """Bits are those of the product of decoded rows, of its gradients too."""
     torch.manual_seed(seed)
     table = drawn_table(rows + 2, columns * groups, seed)
     if sparse:  # codes of zero that stand for zero

@@ -142,12 +142,6 @@ def test_unique_nodes(lists: list[list[int]]) -> None:
     assert ops.count_unique_nodes(tensors, 128) == unique.numel()
 
 
-def test_unique_nodes_starts_afresh() -> None:
-    first, _ = ops.unique_nodes([torch.arange(100)], 100)
-    second, _ = ops.unique_nodes([torch.tensor([7])], 200)
-    assert first.numel() == 100 and second.tolist() == [7]
-
-
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
 @pytest.mark.parametrize("threads", [1, 3])
 def test_extent_and_is_ascending(dtype: torch.dtype, threads: int) -> None:
@@ -160,14 +154,6 @@ def test_extent_and_is_ascending(dtype: torch.dtype, threads: int) -> None:
     broken = values.sort().values
     broken[-1] = -5000
     assert not ops.is_ascending(broken)
-
-
-@pytest.mark.parametrize(
-    ("value", "signed"),
-    [(0, 0), (-1, -1), (2**64 - 1, -1), (2**63, -(2**63)), (2**63 - 1, 2**63 - 1), (2**64, 0)],
-)
-def test_to_signed(value: int, signed: int) -> None:
-    assert ops.to_signed(value) == signed
 
 
 @pytest.mark.parametrize(
@@ -336,14 +322,6 @@ def test_begins_of_rows_are_checked_on_every_call() -> None:
             call()
 
 
-def test_arrays_of_a_graph_are_checked_by_operators() -> None:
-    """The sampler trusts the arrays of a graph; an operator that gets them does not."""
-    graph = InEdges.checked(torch.tensor([0, 1, 3, 3, 3]), torch.tensor([0, 3, 2]))
-    graph.indices.data.fill_(200)
-    with pytest.raises(IndexError, match="holds 200"):
-        ops.aggregate(torch.ones(4, 5), graph.indptr, graph.indices)
-
-
 EDGES = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]])
 LOSSES: list[Callable[[Tensor], Tensor]] = [torch.sum, lambda out: out.pow(2).sum()]
 
@@ -365,16 +343,6 @@ def test_penalties_on_gradients_are_refused(
         torch.autograd.grad(penalised, list(model.parameters()), allow_unused=True, retain_graph=True)
     with pytest.raises(RuntimeError, match="no second derivatives"):
         penalised.backward()
-
-
-def test_lists_and_missing_gradients_are_guarded() -> None:
-    def backward(ctx: None, grad: Tensor) -> tuple[Tensor | list[Tensor] | None, ...]:
-        return grad, None, [grad]
-
-    one, nothing, several = ops.first_order(backward)(None, torch.ones(2))
-    assert nothing is None and one.requires_grad and several[0].requires_grad
-    with torch.no_grad():
-        assert not ops.first_order(backward)(None, torch.ones(2))[0].requires_grad
 
 
 # torch.func and forward-mode differentiation: native layers refuse them, accelerated ones leave

@@ -22,8 +22,6 @@ KINDS = ("additive", "messages", "weighted")
 
 @dataclass
 class Case:
-    """Arguments of one of the sums, with the leaves that take gradients by name."""
-
     kind: str
     indptr: Tensor
     indices: Tensor
@@ -77,7 +75,6 @@ def make_case(
 
 
 def reference(case: Case, slope: float = 0.2) -> Tensor:
-    """The same, target by target, in float64."""
     given = {name: leaf.double() for name, leaf in case.leaves.items()}
     x, loops = given["x"], case.options.get("loops")
     found, slot = [], 0

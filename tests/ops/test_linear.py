@@ -340,7 +340,6 @@ CASES = [
 
 
 def make_inputs(case: Zeros, dtype: torch.dtype) -> tuple[list[Tensor], list[Tensor]]:
-    """[rows, groups * columns] each, and weights."""
     generator = torch.Generator().manual_seed(3)
 
     def normal(*shape: int) -> Tensor:
@@ -368,8 +367,6 @@ def filled(x: Tensor, weight: Tensor, groups: int) -> tuple[Tensor, Tensor]:
 def run(
     inputs: list[Tensor], weights: list[Tensor], groups: int, threads: int | None = None, **options: Any
 ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-    """The result, and the gradients of the first input and of all weights. The second input is a
-    view."""
     first = inputs[0].clone().requires_grad_()
     own = [weight.clone().requires_grad_() for weight in weights]
     rows = inputs[0].size(0)
@@ -400,27 +397,6 @@ def test_same_bits_as_with_nothing_to_skip(case: Zeros, options: dict[str, Any],
     assert torch.equal(d_input, wide_d_input)
     for found, wide in zip(d_weights, wide_d_weights, strict=True):
         assert torch.equal(found, wide[:, : case.columns])
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_linear_zeros_equals_torch(case: Zeros, dtype: torch.dtype) -> None:
-    inputs, weights = make_inputs(case, dtype)
-    y, _, d_weights = run(inputs, weights, case.groups, threads=2)
-    wide = [weight.double().requires_grad_() for weight in weights]
-    wanted = sum(
-        torch.cat(
-            [a @ b.t() for a, b in zip(x.double().chunk(case.groups, 1), w.chunk(case.groups), strict=True)],
-            1,
-        )
-        for x, w in zip(inputs, wide, strict=True)
-    )
-    grad = 1 + torch.randn(y.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    assert distance(y, wanted) < TOLERANCE[dtype]
-    for found, expected in zip(
-        d_weights, torch.autograd.grad(wanted, wide, grad.to(dtype).double()), strict=True
-    ):
-        assert distance(found, expected) < TOLERANCE[dtype]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -22,7 +22,6 @@ SIZES = [(40, 6, 3), (65, 5, 7), (700, 20, 47), (3000, 100, 256), (1500, 130, 33
 def example(
     rows: int, columns: int, outputs: int, dtype: torch.dtype, level: float = 0.0
 ) -> tuple[Tensor, list[Tensor], Tensor]:
-    """Returns x, four parameters and a gradient; the mean of x is `level` deviations."""
     generator = torch.Generator().manual_seed(rows + columns)
 
     def normal(*shape: int) -> Tensor:
@@ -44,7 +43,6 @@ def results(
 
 
 def reference(x: Tensor, parameters: list[Tensor], grad: Tensor, mask: Tensor | None) -> list[Tensor]:
-    """The same in float64; a ReLU passes where `mask` says, so that a rounding does not decide."""
     leaves = [one.double().requires_grad_() for one in parameters]
     weight, bias, scale, shift = leaves
     wide = x.detach().double().requires_grad_()
@@ -110,8 +108,6 @@ def test_parameters_may_be_missing_and_rows_strided() -> None:
 
 
 class Stopped(torch.autograd.Function):
-    """Passes no gradient on."""
-
     @staticmethod
     def forward(_ctx: Any, x: Tensor) -> Tensor:
         return x.clone()
@@ -184,10 +180,6 @@ def test_refused(call: Callable[[Tensor, Tensor], Any], kind: type[Exception], w
 
 
 MOMENTS_TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-12}
-# Rows are taken in blocks of 96 and the first 8 of each are their centre; vectors have 4 to 16
-# columns.
-ROWS = [1, 2, 7, 8, 9, 95, 96, 97, 101, 1000]
-OUTPUTS = [1, 15, 64, 65, 130]
 
 
 def moments_example(
@@ -212,25 +204,6 @@ def check(x: Tensor, weight: Tensor, bias: Tensor | None, threads: int = 2) -> T
     return torch.stack((mean, variance))
 
 
-@every_level
-@pytest.mark.parametrize("dtype", MOMENTS_TOLERANCE)
-@pytest.mark.parametrize("outputs", OUTPUTS)
-@pytest.mark.parametrize("rows", ROWS)
-def test_equals_the_moments_of_the_product(rows: int, outputs: int, dtype: torch.dtype) -> None:
-    x, weight, bias = moments_example(rows, outputs, dtype)
-    check(x, weight, bias)
-    check(x, weight, None)
-
-
-@every_level
-@pytest.mark.parametrize("rows", [9, 96, 500])
-def test_products_that_skip_zeros(rows: int) -> None:
-    x, weight, bias = moments_example(rows, 70, torch.float32, columns=256)
-    check(x.relu(), weight, bias)
-    x[:100].relu_()  # some blocks skip, others do not
-    check(x, weight, bias)
-
-
 @pytest.mark.parametrize("level", [1e2, 1e4, -1e6])
 def test_means_far_from_zero_lose_no_digits(level: float) -> None:
     x, weight, bias = moments_example(1000, 33, torch.float32)
@@ -242,22 +215,3 @@ def test_means_that_drift_and_jump() -> None:
     check(x + torch.arange(1000.0)[:, None], weight, bias)
     x[8:] += 1e4  # the first rows' mean is no centre of the block
     check(x, weight, bias)
-
-
-@pytest.mark.parametrize("level", [0.0, 0.1, 12345.678])
-def test_linear_moments_columns_that_do_not_vary(level: float) -> None:
-    x, weight, bias = moments_example(1, 33, torch.float32)
-    mean, variance = check(x.expand(500, 20).contiguous(), weight, bias + level)
-    assert not variance.any()
-    assert torch.equal(mean, ops.linear([x], [weight], bias + level)[0].double())
-
-
-def test_empty_and_no_columns() -> None:
-    def moments(*given: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        return kernels.linear_moments(given[0], None, *given[1:], torch.float32, 2)
-
-    y, mean, variance = moments(torch.ones(0, 3), torch.ones(5, 3), None)
-    assert y.shape == (0, 5) and not mean.any() and not variance.any()
-    y, mean, variance = moments(torch.ones(200, 0), torch.ones(5, 0), torch.arange(5.0))
-    assert torch.equal(y, torch.arange(5.0).expand(200, 5))
-    assert torch.equal(mean, torch.arange(5.0).double()) and not variance.any()

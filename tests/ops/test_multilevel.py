@@ -16,7 +16,6 @@ from pyg_batchgnn.ops import WeightedGraph
 
 
 def random_graph(seed: int, nodes: int, edges: int, constraints: int = 2) -> WeightedGraph:
-    """A random simple graph with weights; some nodes may have no neighbours."""
     draw = torch.Generator().manual_seed(seed)
     ends = torch.randint(max(nodes, 1), (2, edges), generator=draw)
     ends = ends[:, ends[0] != ends[1]]
@@ -33,30 +32,12 @@ def graph_of(table: Tensor, node_weight: Tensor) -> WeightedGraph:
     return WeightedGraph(indptr, other.int(), node_weight, table[node, other].int())
 
 
-def own_share(whole: WeightedGraph, own: int) -> WeightedGraph:
-    """The lists of the first nodes; all others are ghosts."""
-    edges = slice(int(whole.indptr[own]))
-    assert whole.edge_weight is not None
-    return WeightedGraph(
-        whole.indptr[: own + 1],
-        whole.indices[edges],
-        whole.node_weight[:own],
-        whole.edge_weight[edges],
-        whole.num_nodes - own,
-    )
-
-
 def matrix_of(graph: WeightedGraph) -> Tensor:
     assert graph.edge_weight is not None
     table = torch.zeros(graph.num_nodes, graph.num_nodes, dtype=torch.int64)
     node = torch.arange(graph.num_nodes).repeat_interleave(graph.indptr.diff())
     table[node, graph.indices.long()] = graph.edge_weight.long()
     return table
-
-
-def load_of(graph: WeightedGraph, group: Tensor, groups: int) -> Tensor:
-    load = torch.zeros(groups, graph.node_weight.size(1), dtype=torch.int64)
-    return load.index_add_(0, group.long(), graph.node_weight.long())
 
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
@@ -91,13 +72,6 @@ def test_lists_that_come_in_pieces_are_merged(dtype: torch.dtype, weighted: bool
     assert merged.ids.dtype == dtype and merged.ids.numel() == int((wanted > 0).sum())
 
 
-def test_equal_weights_are_not_stored() -> None:
-    ids = torch.tensor([3, 1, 3, 1, 2, 2])
-    merged = ops.merge_neighbours(torch.tensor([0, 4, 6]), ids)
-    assert merged.ids.tolist() == [1, 3, 2] and merged.indptr.tolist() == [0, 2, 3]
-    assert merged.uniform == 2 and not merged.weight.numel()
-
-
 def test_edges_outside_the_lists_are_refused() -> None:
     cursor, ids = torch.tensor([0]), torch.empty(1, dtype=torch.int64)
     with pytest.raises(IndexError, match="no place in the 1 lists from node 4"):
@@ -115,47 +89,9 @@ def test_ghosts_are_numbered_in_order(dtype: torch.dtype) -> None:
     assert torch.equal(ghosts[local[~own].long() - 120], ids[~own])
 
 
-@given(st.integers(0, 10_000), st.integers(0, 40), st.integers(0, 120), st.integers(1, 12))
-def test_clusters_keep_to_their_room(seed: int, nodes: int, edges: int, limit: int) -> None:
-    graph = random_graph(seed, nodes, edges)
-    label = torch.arange(nodes, dtype=torch.int32)
-    room = limit - graph.node_weight.long()
-    for number in range(3):
-        ops.cluster_nodes(graph, label, room, key=seed + number, together=number == 2)
-    load = load_of(graph, label, nodes)
-    assert torch.equal(room, limit - load)
-    largest = torch.zeros_like(load).scatter_reduce(
-        0, label.long()[:, None].expand(-1, 2), graph.node_weight.long(), "amax"
-    )
-    assert bool(((load <= limit) | (load == largest)).all())  # a node alone may exceed the limit
-
-
-def test_nodes_without_neighbours_join_each_other() -> None:
-    graph, label = random_graph(3, 200, 0), torch.arange(200, dtype=torch.int32)
-    room = torch.full((200, 2), 1 << 20)
-    moved = ops.cluster_nodes(graph, label, room, key=1, together=True)
-    assert moved == 199  # the first node waits for the others
-    assert label.unique().numel() == 1
-
-
-@given(st.integers(0, 10_000), st.integers(1, 30), st.integers(0, 100), st.integers(1, 8))
-def test_contraction_sums_edges_between_clusters(seed: int, nodes: int, edges: int, clusters: int) -> None:
-    graph = random_graph(seed, nodes, edges)
-    label = torch.randint(clusters, (nodes,), generator=torch.Generator().manual_seed(seed)).int()
-    order, counts = ops.group_by_owner(label, clusters)
-    start = torch.cat([torch.zeros(1).long(), counts.cumsum(0)])
-    member = torch.nn.functional.one_hot(label.long(), clusters)
-    wanted = member.t() @ matrix_of(graph) @ member
-    wanted.fill_diagonal_(0)
-    middle = clusters // 2
-    pieces = [
-        ops.contract_clusters(graph, label, start, order, piece)
-        for piece in (range(middle), range(middle, clusters))
-    ]
-    rows = torch.cat(pieces).long()
-    found = torch.zeros_like(wanted)
-    found[rows[:, 0], rows[:, 1]] = rows[:, 2]
-    assert torch.equal(found, wanted) and len(rows) == int((wanted > 0).sum())
+def load_of(graph: WeightedGraph, group: Tensor, groups: int) -> Tensor:
+    load = torch.zeros(groups, graph.node_weight.size(1), dtype=torch.int64)
+    return load.index_add_(0, group.long(), graph.node_weight.long())
 
 
 def cut_of(graph: WeightedGraph, part: Tensor) -> int:
@@ -175,50 +111,6 @@ def test_a_partition_is_what_it_says(seed: int, nodes: int, edges: int, parts: i
     assert found.excess == pytest.approx(float(excess)) and found.cut == cut_of(graph, found.part)
     again = ops.solve_partition(graph, parts, limit, seed)
     assert torch.equal(again.part, found.part)
-
-
-@pytest.mark.parametrize("start", ["one part", "random"])
-def test_balance_is_restored_and_the_cut_lowered(start: str) -> None:
-    graph = random_graph(5, 60, 200)
-    parts, draw = 3, torch.Generator().manual_seed(1)
-    random = torch.randint(parts, (60,), dtype=torch.int32, generator=draw)
-    part = random.clone() if start == "random" else torch.zeros(60, dtype=torch.int32)
-    limit = (1.1 * graph.node_weight.sum(0) / parts).ceil().long()
-    room = limit - load_of(graph, part, parts)
-    ops.improve_parts(graph, part, room, limit, 7)
-    assert torch.equal(room, limit - load_of(graph, part, parts)) and bool((room >= 0).all())
-    assert cut_of(graph, part) < 0.9 * cut_of(graph, random)
-
-
-@given(st.integers(0, 10_000), st.integers(1, 30), st.integers(0, 120), st.integers(1, 4))
-def test_own_nodes_move_towards_ghosts_that_stay(seed: int, nodes: int, edges: int, parts: int) -> None:
-    whole = random_graph(seed, nodes, edges)
-    own = seed % nodes + 1
-    graph = own_share(whole, own)
-    part = torch.randint(parts, (nodes,), dtype=torch.int32, generator=torch.Generator().manual_seed(seed))
-    limit = whole.node_weight.sum(0).long()
-    room = (limit - load_of(whole, part, parts)).contiguous()
-    before, ghosts = cut_of(whole, part), part[own:].clone()
-    ops.improve_parts(graph, part, room, limit, seed)
-    assert torch.equal(part[own:], ghosts) and cut_of(whole, part) <= before
-    assert torch.equal(room, limit - load_of(whole, part, parts))
-
-
-def communities(count: int, size: int) -> WeightedGraph:
-    nodes = count * size
-    group = torch.arange(nodes) // size
-    table = (group[:, None] == group[None, :]).long().fill_diagonal_(0)
-    for first in range(0, nodes, size):
-        second = (first + size) % nodes
-        table[first, second] = table[second, first] = 1
-    return graph_of(table, torch.ones(nodes, 1, dtype=torch.int32))
-
-
-@pytest.mark.parametrize("parts", [2, 3, 4, 8])
-def test_communities_are_found(parts: int) -> None:
-    graph = communities(24, 20)
-    found = ops.solve_partition(graph, parts, torch.tensor([480 // parts]), 1)
-    assert found.cut == parts and found.excess == 0
 
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
@@ -327,8 +219,6 @@ def test_mistakes_are_refused(call: Callable[[], object], error: type[Exception]
 
 
 def test_opcheck() -> None:
-    """What is written to is what the schemas say."""
-
     def check(operator: Any, *arguments: Any) -> None:
         checks = ("test_schema", "test_autograd_registration")
         torch.library.opcheck(operator, arguments, test_utils=checks)

@@ -20,7 +20,6 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.ops import Turns
-from pyg_batchgnn.ops.library import kernels
 from tests.ops import test_edge_sums
 from tests.support import linear_cases, reference_attention
 from tests.support.aggregate_cases import graph
@@ -82,7 +81,6 @@ def two_threads() -> Iterator[None]:
 
 
 def own_thread(work: Callable[[], None]) -> None:
-    """Runs ``work`` in a thread, so that kernels start threads of their own."""
     thread = threading.Thread(target=work)
     thread.start()
     thread.join(timeout=60)
@@ -145,14 +143,6 @@ def everyone(count: int) -> list[Turns]:
     return [Turns(word, [*words[:at], *words[at + 1 :]]) for at, word in enumerate(words)]
 
 
-def test_a_turn_that_has_come_is_not_waited_for() -> None:
-    own, other = everyone(2)
-    other.announce(3)
-    assert own.wait(3, 0.0) and own.wait(2, 0.0)
-    assert not own.wait(4, 0.0)
-    assert everyone(1)[0].wait(1, 0.0)
-
-
 def test_numbers_start_again_after_all_bits() -> None:
     word = torch.zeros(1, dtype=torch.int32)
     own, other = Turns(torch.zeros(1, dtype=torch.int32), [word]), Turns(word, [])
@@ -161,28 +151,6 @@ def test_numbers_start_again_after_all_bits() -> None:
         other.announce(turn)
         assert own.wait(turn, 0.0) and own.wait(turn - 1, 0.0)
     assert word.tolist() == [1]
-
-
-def test_the_wait_ends_with_the_last_of_the_others() -> None:
-    (own, *others), came = everyone(4), []
-
-    def come() -> None:
-        for at, other in enumerate(others):
-            time.sleep(0.05)
-            came.append(at)
-            other.announce(1)
-
-    thread = threading.Thread(target=come)
-    thread.start()
-    assert own.wait(1, 20.0)
-    assert came == [0, 1, 2]
-    thread.join()
-
-
-def test_the_wait_ends_in_time() -> None:
-    started = time.monotonic()
-    assert not everyone(3)[0].wait(1, 0.2)
-    assert 0.2 <= time.monotonic() - started < 10
 
 
 def test_a_signal_ends_the_wait() -> None:
@@ -262,11 +230,6 @@ def linear_norm(learns: bool) -> Run:
     return lambda: with_gradients(lambda *given: ops.linear_norm(x, *given, relu=True), leaves)
 
 
-def linear_moments() -> Run:
-    x, weight, bias = torch.randn(20_000, 20), torch.randn(33, 20), torch.randn(33)
-    return lambda: kernels.linear_moments(x, None, weight, bias, torch.float32, torch.get_num_threads())
-
-
 def attention(dtype: torch.dtype, by_target: bool, by_head: bool) -> Run:
     options: dict[str, Any] = {"by_target": by_target, "edge_columns": 3, "by_head": by_head}
     case = reference_attention.make_case(700, 900, 9000, 20, 4, 700, dtype=dtype, hub=True, **options)
@@ -300,7 +263,6 @@ CASES: dict[str, Callable[[], Run]] = {
     **{f"linear, {one}": lambda one=one: linear(one) for one in DTYPES},
     **{f"aggregate, {one}": lambda one=one: aggregate(one) for one in ("sum", "mean", "max")},
     **{f"linear norm, {one}": lambda one=one: linear_norm(one) for one in (False, True)},
-    "linear moments": linear_moments,
     **{
         f"attention, {options}": lambda options=options: attention(*options)
         for options in itertools.product(DTYPES[:2], (False, True), (False, True))

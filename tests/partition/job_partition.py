@@ -75,7 +75,6 @@ def with_splits(dataset: Dataset, splits: dict[str, Tensor]) -> Dataset:
 
 
 def contiguous_owner(targets: Tensor, nodes: int, parts: int) -> Tensor:
-    """The obvious form of the policy. ``targets``: the destination of each edge."""
     weight = torch.bincount(targets.long(), minlength=nodes) + 1
     middle, total = 2 * weight.cumsum(0) - weight, 2 * int(weight.sum())
     bounds = [part * total // parts for part in range(1, parts)]
@@ -159,7 +158,6 @@ def typed_communities() -> Dataset:
 
 
 def several_limits(comm: Communicator) -> list[list[Any]]:
-    """Nodes, the worst balance of each load and the warnings: communities, a hub, and one part."""
     found = []
     cases = ((communities(), 2 * comm.size), (_with_a_hub(), 3), (communities(), 1))
     for dataset, parts in cases if ALL else cases[:2]:
@@ -279,7 +277,6 @@ def fault(how: str, stage: str, victim: int, timeout: float) -> dict[str, Any]:
 
 
 def load_damaged(folder: str) -> list[Any]:
-    """A file that one rank alone reads is damaged: all are told."""
     with Communicator.create("load", timeout=20) as comm:
         try:
             load_partition(folder, comm)

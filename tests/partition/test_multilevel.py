@@ -48,7 +48,6 @@ LOADS = ("nodes", "edges", "train")
 
 
 def quality(comm: Communicator, parts: int, policy: str = "multilevel") -> dict[str, float]:
-    """The cut and the balance on a graph of 24 communities."""
     given = Multilevel(dict.fromkeys(LOADS, 1.05)) if policy == "multilevel" else policy
     report = report_partition(partition_parts(communities(), given, parts, comm=comm), comm)
     return {"cut": report.edge_cut} | {of: report.balance(of) for of in LOADS}
@@ -62,7 +61,6 @@ def owners(comm: Communicator, threads: int) -> list[int]:
 
 
 def matrix_of(graph: RankGraph) -> Tensor:
-    """The whole graph as a dense matrix. Collective."""
     whole = gather_graph(graph, range(graph.comm.size))
     weight = torch.ones(whole.num_edges) if whole.edge_weight is None else whole.edge_weight
     table = torch.zeros(graph.total, graph.total, dtype=torch.int64)
@@ -71,7 +69,6 @@ def matrix_of(graph: RankGraph) -> Tensor:
 
 
 def symmetric_matrix(dataset: Dataset) -> Tensor:
-    """The obvious undirected graph: how many edges join two nodes."""
     table = torch.zeros(dataset.num_nodes, dataset.num_nodes, dtype=torch.int64)
     for ends in (dataset.edge_index.long(), dataset.edge_index.long().flip(0)):
         table.index_put_((ends[0], ends[1]), torch.ones(ends.size(1), dtype=torch.int64), accumulate=True)
@@ -79,7 +76,6 @@ def symmetric_matrix(dataset: Dataset) -> Tensor:
 
 
 def levels(comm: Communicator) -> None:
-    """The undirected graph and the graph of its clusters are the obvious ones."""
     for round_bytes in (1 << 24, 3000):
         move.ROUND_BYTES = round_bytes
         for seed, nodes, edges, skew in CASES:
@@ -126,7 +122,6 @@ def memory(comm: Communicator, folder: str) -> list[int]:
 
 
 def heaviest(comm: Communicator) -> None:
-    """The edges that are left are the heaviest, the same for both ends, and few enough."""
     torch.set_num_threads(1)  # pieces are small, and threads of two ranks would wait for each other
     draw, nodes = torch.Generator().manual_seed(2), 300
     table = torch.randint(0, 40, (nodes, nodes), generator=draw).clamp(min=30).sub(30).int()
@@ -161,7 +156,6 @@ def _check_heaviest(comm: Communicator, table: Tensor, limit: int, rows: int) ->
 
 
 def two_levels(comm: Communicator, hosts: int | None) -> dict[str, float]:
-    """The cut, also between hosts, and the balance, where communities lie in two halves."""
     draw, nodes, edges = torch.Generator().manual_seed(5), 2400, 24_000
     here, kind = torch.randint(0, nodes, (2, edges), generator=draw)
     half = torch.randint(0, nodes // 2, (edges,), generator=draw) * 2 + here % 2
@@ -184,7 +178,6 @@ def given_owners(comm: Communicator, file: str) -> None:
 
 
 def unmet(comm: Communicator) -> list[list[str]]:
-    """The warnings of rank 0 where loads cannot be balanced: a hub, and more parts than nodes."""
     hub = Dataset.homogeneous("hub", 30, torch.stack([torch.arange(30), torch.zeros(30, dtype=torch.int64)]))
     said = []
     for dataset, parts in ((hub, 3), (communities(), 2)):
@@ -196,7 +189,6 @@ def unmet(comm: Communicator) -> list[list[str]]:
 
 
 def typed(comm: Communicator, file: str) -> dict[str, float]:
-    """Every type is balanced apart, and the report counts the halo by pair of parts."""
     dataset = typed_communities()
     part = partition(dataset, "multilevel", comm=comm)
     report = report_partition(part, comm)

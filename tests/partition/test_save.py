@@ -29,7 +29,7 @@ from pyg_batchgnn.partition import (
     verify_partition,
 )
 from pyg_batchgnn.partition.folder_meta import read_partition_meta
-from pyg_batchgnn.partition.load import _Folder
+from pyg_batchgnn.partition.load import _Folder, balanced_offsets
 from tests.partition import job_partition
 from tests.partition.job_partition import graph, with_splits
 from tests.support.ranks import run_ranks
@@ -60,6 +60,7 @@ def test_parts_that_are_cut_anew_share_the_training_nodes(tmp_path: Path) -> Non
     assert max(part.num_nodes for part in found) <= 3 * 600 / 6
     originals = torch.cat([part.node[part.split("train")] for part in found])
     assert torch.equal(originals.sort().values, torch.arange(150))
+    assert balanced_offsets(7, [lambda end: 0 * end], 2) == [0, 3, 7]  # where nothing weighs anything
 
 
 def test_a_part_is_mapped_not_read(saved: Path) -> None:

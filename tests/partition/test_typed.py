@@ -63,7 +63,6 @@ PARTS = (1, 3, 6) if ALL else (1, 3)
 
 
 def owners_of(dataset: Dataset, policy: str, parts: int, seed: int) -> list[Tensor]:
-    """The obvious form of the policies that look at no neighbours."""
     found = []
     for number, nodes in enumerate(dataset.node_sets):
         if policy == "random":
@@ -89,8 +88,6 @@ def by_remainder(node: Tensor, found: Neighbours, state: StreamState) -> Tensor:
 
 
 def equals_the_obvious(comm: Communicator, rounds: list[int]) -> None:
-    """The parts are the same whatever the number of ranks that read; each rank builds a run of
-    them."""
     for round_bytes in rounds:
         move.ROUND_BYTES = round_bytes
         numbers = {comm.size, *PARTS} if round_bytes == max(rounds) else {comm.size}
@@ -154,7 +151,6 @@ def save(comm: Communicator, folder: str) -> None:
 
 
 def load(comm: Communicator, folder: str) -> None:
-    """Loads saved parts as they were, and cut anew for another number of ranks."""
     for parts in PARTS:
         for dataset in data_sets()[::2]:
             path = Path(folder, f"{parts} {dataset.name}")
@@ -171,7 +167,6 @@ def load(comm: Communicator, folder: str) -> None:
 
 
 def compare_policies(comm: Communicator) -> dict[str, dict[str, float]]:
-    """Returns edge cut and the worst balance of each type, after comparing reports with counts."""
     dataset, found = typed_communities(), {}
     for policy in ("random", "contiguous", "ldg", "fennel"):
         part = partition(dataset, policy, comm=comm)
@@ -263,7 +258,6 @@ def test_a_damaged_meta_is_named(saved: Path, tmp_path: Path, key: str, value: o
 
 
 def test_memory_is_bounded_by_the_share(tmp_path: Path) -> None:
-    """At most twice the share and some rounds of half a MiB: less than the graph and the share."""
     draw, edges = np.random.default_rng(1), 1_000_000
     counts = {"author": 50_000, "paper": 150_000}
     for folder in ("edge_index", "nodes/paper", "splits/paper"):

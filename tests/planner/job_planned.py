@@ -37,7 +37,6 @@ def prepare(
     policy: str = "random",
     first: int = 0,
 ) -> list[dict[str, Any]]:
-    """Rounds, rows and bytes of every setting. With ``first``, the first nodes are trained."""
     found = []
     with Communicator.create("planned", timeout=60) as comm:
         graph = load_dataset(dataset)
@@ -83,7 +82,6 @@ def prepare(
 def push(
     dataset: str, settings: list[dict[str, Any]], arguments: dict[str, Any], hidden: int
 ) -> list[dict[str, Any]]:
-    """Minibatches, rounds, rows and bytes of an epoch with each of some historical settings."""
     found = []
     with Communicator.create("planned", timeout=60) as comm:
         graph = load_dataset(dataset)

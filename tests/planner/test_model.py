@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 import torch
@@ -12,7 +10,6 @@ from hypothesis import strategies as st
 
 from pyg_batchgnn.cache import Aggregation
 from pyg_batchgnn.data import Dataset
-from pyg_batchgnn.loader import ScheduleName
 from pyg_batchgnn.planner import (
     Choices,
     Degrees,
@@ -28,8 +25,7 @@ from pyg_batchgnn.planner import (
     search,
 )
 from pyg_batchgnn.planner.plans import best, workload_of
-from pyg_batchgnn.planner.probe import Growth, growth_of
-from pyg_batchgnn.planner.workload import rounds, row_bytes, sizes
+from pyg_batchgnn.planner.workload import row_bytes
 from pyg_batchgnn.sample import Replacement
 from pyg_batchgnn.store import CscGraph
 from tests.support.tiers import examples
@@ -43,34 +39,6 @@ MACHINE = PlannerMachine(forward=0.1, backward=0.1)
 
 def probe(workload: Workload = WORK, ranks: int = 4) -> PlannerProbe:
     return probe_degrees(workload, Degrees.lognormal(workload.nodes, workload.edges, 1.2), ranks)
-
-
-@examples(40)
-@given(st.integers(0, 60), st.integers(0, 70), st.integers(0, 70))
-def test_every_minibatch_is_in_one_fetch_group(minibatches: int, macrobatch: int, fetch: int) -> None:
-    made = sizes(minibatches, macrobatch, fetch)
-    assert sum(map(sum, made)) == minibatches
-    most = macrobatch or minibatches
-    assert all(sum(one) <= max(most, 1) and max(one) <= (fetch or max(most, 1)) for one in made)
-    assert len(made) == (-(-minibatches // most) if most else 0)
-
-
-@pytest.mark.parametrize(
-    ("schedule", "hybrid", "aggregation", "relays"),
-    [
-        (ScheduleName.LOCAL, False, None, 4),
-        (ScheduleName.GLOBAL, False, None, 6),
-        (ScheduleName.BALANCED, False, None, 6),
-        (ScheduleName.LOCAL, True, None, 0),
-        (ScheduleName.LOCAL, False, Aggregation.MEAN, 2),
-        (ScheduleName.GLOBAL, False, Aggregation.SYMMETRIC, 4),
-    ],
-)
-def test_rounds(schedule: ScheduleName, hybrid: bool, aggregation: Aggregation | None, relays: int) -> None:
-    work = dataclasses.replace(WORK, schedule=schedule)
-    expected = rounds(work, probe(work), PlannerSetting(3, 2, hybrid=hybrid, aggregation=aggregation), 8)
-    assert (expected.topology, expected.features) == (relays * 3, 2 * (2 + 2 + 1))
-    assert expected.lookup == (2 if schedule is ScheduleName.GLOBAL and not hybrid else 0)
 
 
 @examples(20)
@@ -90,23 +58,6 @@ def test_a_larger_macrobatch_never_moves_more(
     assert found[1].feature_bytes <= found[0].feature_bytes * (1 + 1e-9)
     assert sum(vars(found[1].rounds).values()) <= sum(vars(found[0].rounds).values())
     assert found[1].memory >= found[0].memory * 0.9
-
-
-def test_responses_have_a_number_of_edges_for_each_section() -> None:
-    """In the bytes that are sent and in the memory that responses take."""
-    for fanout, wide in ((255, 1), (256, 4), (-1, 4)):
-        work = dataclasses.replace(WORK, fanouts=(2, fanout), types=(TypeRows("node", 100_000, 0, 0, 1),))
-        one = probe(work)
-        empty = dataclasses.replace(
-            one.full, nodes=10.0, asked=(100.0, 1e5), sections=(100.0, 1e5), answered=(0.0, 0.0)
-        )
-        found = [
-            predict(work, dataclasses.replace(one, full=each), MACHINE, NETWORK, PlannerSetting(0))
-            for each in (empty, dataclasses.replace(empty, sections=(300.0, 3e5)))
-        ]
-        more = work.minibatches(one.seeds) * work.fullness(one.seeds) * 2e5 * wide
-        assert found[1].topology_bytes - found[0].topology_bytes == pytest.approx(more)
-        assert found[1].memory > found[0].memory + more
 
 
 def test_rows_of_one_type_are_padded_to_their_own_width() -> None:
@@ -170,58 +121,7 @@ def test_cores() -> None:
     assert other["forward"] == pytest.approx(2 * one["forward"])
 
 
-def drawn(seed: int, nodes: int, samples: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns how likely each node is, and [samples, nodes] in which samples it was."""
-    random = np.random.default_rng(seed)
-    likely = random.beta(0.3, 2.0, nodes)
-    return likely, random.random((samples, nodes)) < likely
-
-
-@examples(15)
-@given(st.integers(0, 1000), st.integers(1, 60), st.integers(1, 12))
-def test_any_of_the_samples_have_what_was_counted(seed: int, nodes: int, samples: int) -> None:
-    _, seen = drawn(seed, nodes, samples)
-    growth = growth_of(seen.sum(0), samples, nodes)
-    assert growth.distinct(0) == 0.0
-    assert growth.distinct(1) == pytest.approx(seen.sum(1).mean())
-    assert growth.distinct(samples) == pytest.approx(seen.any(0).sum())
-    if samples > 1:
-        pairs = [(seen[a] | seen[b]).sum() for a in range(samples) for b in range(a)]
-        assert growth.distinct(2) == pytest.approx(np.mean(pairs))
-
-
-@examples(15)
-@given(st.integers(0, 1000), st.integers(1, 60), st.integers(1, 12))
-def test_more_minibatches_never_have_fewer_nodes(seed: int, nodes: int, samples: int) -> None:
-    growth = growth_of(drawn(seed, nodes, samples)[1].sum(0), samples, nodes)
-    distinct = [growth.distinct(k) for k in range(3 * samples + 2)]
-    steps = np.diff(distinct)
-    assert (steps >= -1e-6).all() and distinct[-1] <= nodes + 1e-6
-    assert (np.diff(steps[samples:]) <= 1e-6).all(), "each adds fewer than the one before"
-    for kept in (0.0, nodes / 3, float(nodes)):
-        missed = growth.missed(2, kept)
-        assert -1e-9 <= missed <= distinct[2] + 1e-9
-        assert kept < nodes or missed == pytest.approx(0.0, abs=1e-6)
-
-
-def test_beyond_the_samples() -> None:
-    """A third of the minibatches predicts the distinct nodes of all and a cache's gain."""
-    likely, seen = drawn(1, 20_000, 8)
-    growth = growth_of(seen.sum(0), 8, 20_000)
-    for together in (12, 24):
-        wanted = (1 - (1 - likely) ** together).sum()
-        assert growth.distinct(together) == pytest.approx(wanted, rel=0.05)
-    rest = np.sort(likely)[:-4000]
-    assert growth.missed(4, 4000) == pytest.approx((1 - (1 - rest) ** 4).sum(), rel=0.1)
-
-
-def test_between_whole_numbers() -> None:
-    growth = Growth((10.0, 5.0), 40.0)
-    assert growth.distinct(1.5) == pytest.approx((growth.distinct(1) + growth.distinct(2)) / 2)
-
-
 def random_graph(nodes: int) -> tuple[CscGraph, Degrees]:
-    """Edges in both directions between stubs that are paired at random."""
     degrees = Degrees.lognormal(nodes, 12.0 * nodes, 1.0)
     assert degrees.edges == pytest.approx(12.0 * nodes, rel=1e-3)
     draw = np.random.default_rng(0)

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import torch
 import torch_geometric.nn as pyg
-from torch_geometric.utils import trim_to_layer
 
 from pyg_batchgnn import nn, ops
 from pyg_batchgnn.port import structure
@@ -50,11 +49,6 @@ def test_a_batch_of_a_loader_is_not_sorted(sorts: list[Any]) -> None:
     assert set(batch.keys()) == before
 
 
-def test_edges_of_a_block_export_are_found() -> None:
-    (batch,) = loader_of([4, 3], torch.float64, prefetch=2)
-    assert handed_out(batch.edge_index) is not None
-
-
 def test_copies_and_modified_edges_are_sorted(sorts: list[Any]) -> None:
     reference, batch = MODELS["gcn"](2), batch_of(2)
     ours = accelerated(reference)
@@ -71,16 +65,6 @@ def test_copies_and_modified_edges_are_sorted(sorts: list[Any]) -> None:
         assert torch.allclose(found, reference(batch.x, batch.edge_index), atol=1e-12)
 
 
-def test_trimmed_copies_equal_pygs(sorts: list[Any]) -> None:
-    reference, batch = MODELS["sage"](2), copy.deepcopy(batch_of(2))
-    ours = accelerated(reference)
-    ours(batch.x, batch.edge_index, **trimming(batch))  # captures the forward
-    sorts.clear()
-    found = ours(batch.x, batch.edge_index, **trimming(batch))
-    assert sorts == []
-    assert torch.allclose(found, reference(batch.x, batch.edge_index, **trimming(batch)), atol=1e-12)
-
-
 def test_batches_of_worker_processes_are_sorted() -> None:
     reference = MODELS["gcn"](2)
     ours = accelerated(reference)
@@ -89,23 +73,6 @@ def test_batches_of_worker_processes_are_sorted() -> None:
     for options in ({}, trimming(batch)):
         wanted = reference(batch.x, batch.edge_index, **options)
         assert torch.allclose(ours(batch.x, batch.edge_index, **options), wanted, atol=1e-12)
-
-
-def test_prefixes_of_the_edges_are_found(sorts: list[Any]) -> None:
-    """A script may call `trim_to_layer` itself."""
-    batch = batch_of(2)
-    reference = [pyg.GCNConv(6, 8).double(), pyg.GCNConv(8, 4).double()]
-    ours = [accelerated(conv) for conv in reference]
-    sorts.clear()
-    outputs = []
-    for convs in (ours, reference):
-        x, edges = batch.x, batch.edge_index
-        for layer, conv in enumerate(convs):
-            x, edges, _ = trim_to_layer(layer, batch.num_sampled_nodes, batch.num_sampled_edges, x, edges)
-            x = conv(x, edges)
-        outputs.append(x)
-    assert torch.allclose(*outputs, atol=1e-12)
-    assert sorts == []
 
 
 def test_other_views_of_the_edges_are_sorted() -> None:
@@ -129,17 +96,6 @@ def test_nothing_is_held_when_the_batch_is_gone() -> None:
     gc.collect()
     assert edges() is None and node() is None
     assert len(structure._prefixes) < before
-
-
-def test_dropout_is_keyed_by_the_sample_and_a_drawn_number() -> None:
-    model = accelerated(MODELS["sage"](2)).train()
-    model.dropout.p = 0.5
-    found = []
-    for torch_seed in (1, 1, 2):
-        batch = batch_of(2)
-        torch.manual_seed(torch_seed)
-        found.append(model(batch.x, batch.edge_index))
-    assert torch.equal(found[0], found[1]) and not torch.equal(found[0], found[2])
 
 
 def test_edges_in_inference_mode() -> None:

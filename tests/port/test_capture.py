@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import pickle
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -17,9 +16,9 @@ import torch_geometric.nn as pyg
 from torch import Tensor
 from torch.nn import Linear
 from torch_geometric import EdgeIndex
-from torch_geometric.data import Data, HeteroData
+from torch_geometric.data import Data
 
-from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader, accelerate
+from pyg_batchgnn import MacrobatchLinkNeighborLoader, accelerate
 from pyg_batchgnn.port import execution, rules
 from tests.support.ported_models import CLASSES, FEATURES, GRAPH
 from tests.support.recorded_models import (
@@ -53,41 +52,10 @@ def said(*texts: str) -> Iterator[None]:
 # Sizes ############################################################################################
 
 
-class Typed(torch.nn.Module):
-    """Relations of few edges."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.one, self.other = pyg.SAGEConv((4, 4), 4), pyg.GraphConv((4, 4), 4)
-
-    def forward(self, x_dict: Any, edge_index_dict: Any) -> Tensor:
-        a, b = x_dict["a"], x_dict["b"]
-        h = self.one((b, a), edge_index_dict["b", "to", "a"]).relu()
-        return h + self.other((b, a), edge_index_dict["b", "then", "a"])
-
-
-COUNTS = [(5, 7, 9, 3), (5, 5, 5, 5), (4, 6, 1, 0), (1, 1, 1, 1), (3, 2, 0, 0), (9, 1, 2, 1), (1, 8, 0, 4)]
-
-
-def test_types_and_relations_of_no_and_one_rows_need_few_graphs() -> None:
-    torch.manual_seed(0)
-    ours, plain = pair(Typed())
-    for rows, sources, first, second in COUNTS:
-        x = {"a": torch.randn(rows, 4).double(), "b": torch.randn(sources, 4).double()}
-        edges = {
-            ("b", name, "a"): torch.stack([torch.randint(sources, (count,)), torch.randint(rows, (count,))])
-            for name, count in (("to", first), ("then", second))
-        }
-        assert_close(ours(x, edges), plain(x, edges))
-    assert found_in(ours).reasons == [] and len(found_in(ours).graphs) <= 5
-
-
-class Small(Typed):
-    """Does something else for sizes of 0 or 1."""
-
+class Small(torch.nn.Module):
     def __init__(self, does: Callable[..., Tensor]) -> None:
         super().__init__()
-        self.does = does
+        self.one, self.does = pyg.SAGEConv((4, 4), 4), does
 
     def forward(self, x_dict: Any, edge_index_dict: Any) -> Tensor:
         h = self.one((x_dict["b"], x_dict["a"]), edge_index_dict["b", "to", "a"])
@@ -122,8 +90,6 @@ def test_what_is_done_for_sizes_of_zero_is_done(does: Callable[..., Tensor], fir
 
 
 class Sources(torch.nn.Module):
-    """A layer without rows of targets."""
-
     def __init__(self) -> None:
         super().__init__()
         self.conv = pyg.GraphConv((4, 4), 4)
@@ -143,8 +109,6 @@ def test_an_edge_index_that_says_other_numbers_of_nodes() -> None:
 
 
 class Pairs(torch.nn.Module):
-    """Scores of links, triplets and edges, and a table of prototypes."""
-
     def __init__(self) -> None:
         super().__init__()
         self.conv = pyg.SAGEConv(FEATURES, CLASSES)
@@ -175,7 +139,6 @@ def test_scores_and_tables_are_not_cut_though_their_number_is_that_of_nodes() ->
 
 
 def gate() -> Net:
-    """A branch that looks at all rows behind a factor that starts at zero."""
     model = Net(lambda model, _, h: h + model.gate * h.roll(1, 0) + model.alpha * h.roll(1, 0))
     model.gate, model.alpha = torch.nn.Parameter(torch.zeros(())), 0.0
     return model.double()
@@ -273,23 +236,6 @@ def test_edges_of_another_form_are_said() -> None:
 # Other tools ######################################################################################
 
 
-class Stateful(Options):
-    """A module that says itself what a file holds of it."""
-
-    def __getstate__(self) -> Any:
-        state = self.__dict__.copy()
-        state["note"] = "saved"
-        return state
-
-
-def test_a_module_with_a_state_of_its_own_is_copied_and_pickled() -> None:
-    ours, plain = pair(Stateful())
-    compare(ours, plain)
-    for made in (copy.deepcopy(ours), pickle.loads(pickle.dumps(ours))):
-        assert made.note == "saved"
-        compare(made, plain)
-
-
 def test_the_users_own_compilation_is_left_alone() -> None:
     """Neither side's graphs, limits or settings are the other's."""
     seen: list[Any] = []
@@ -314,16 +260,6 @@ def test_the_users_own_compilation_is_left_alone() -> None:
     assert found_in(ours).reasons == []
 
 
-def test_numbers_that_changed_in_another_model_are_constants() -> None:
-    inputs = []
-    for _ in range(2):
-        ours, _ = pair(Net(lambda model, _, h: h * model.alpha))
-        for ours.alpha in (0.3, 0.7, 0.9):
-            ours(batches()[0])
-        inputs.append([len(one.recording.inputs) for one in found_in(ours).graphs])
-    assert inputs[0] == inputs[1] and inputs[0][0] < inputs[0][1]
-
-
 def test_a_method_that_is_put_on_the_class_later_acts() -> None:
     class Late(Net):
         def scaled(self, h: Tensor) -> Tensor:
@@ -334,20 +270,6 @@ def test_a_method_that_is_put_on_the_class_later_acts() -> None:
     Late.scaled = lambda _, h: h * 3  # type: ignore[method-assign, assignment]
     compare(ours, plain)
     assert_recorded(ours, 2)
-
-
-def test_a_batch_of_two_types_of_one_size() -> None:
-    data = HeteroData()
-    for name in ("a", "b"):
-        data[name].x = torch.randn(20, 4).double()
-    for name in ("to", "then"):
-        data["b", name, "a"].edge_index = torch.randint(20, (2, 40))
-    loader = MacrobatchNeighborLoader(data, [-1], ("a", torch.arange(20)), batch_size=20)
-    ours, plain = pair(Typed())
-    for batch in loader:
-        assert_as_plain(
-            ours, plain, ours(batch), plain(batch.x_dict, batch.edge_index_dict)[: batch["a"].batch_size]
-        )
 
 
 @dataclass

@@ -17,7 +17,7 @@ from pyg_batchgnn.port import encoded_rows
 from tests.support.ported_models import GRAPH
 from tests.support.random_models import FEATURES, WIDTH
 from tests.support.random_typed_models import TYPED
-from tests.support.recorded_models import assert_as_plain, assert_close, assert_recorded, found_in, pair
+from tests.support.recorded_models import assert_as_plain, assert_close, found_in, pair
 
 SEEDS = torch.arange(25).remainder(7)
 DOUBLE = torch.float64
@@ -48,8 +48,6 @@ def distinct(batch: Any) -> dict[Any, tuple[int, int]]:
 
 
 class Encoder(torch.nn.Module):
-    """A perceptron with residual blocks, beside an embedding by the node and one of a calendar."""
-
     def __init__(self) -> None:
         super().__init__()
         self.own = torch.nn.Embedding(200, WIDTH)
@@ -131,20 +129,6 @@ class Plain(torch.nn.Module):
         for conv in self.convs:
             h = conv(h, edge_index)
         return h
-
-
-@pytest.mark.parametrize("export", ["pyg", "native"])
-def test_one_type(export: str) -> None:
-    torch.manual_seed(0)
-    ours, plain = pair(Plain())
-    for batch, other in zip(plain_batches(), plain_batches(export=export), strict=True):
-        every = plain(batch.x, batch.edge_index)
-        assert_as_plain(ours, plain, ours(other), every[: batch.batch_size])
-        assert encoded_rows(ours) == distinct(batch)
-        every = plain(batch.x, batch.edge_index)
-        assert_as_plain(ours, plain, ours(batch.x, batch.edge_index), every)
-        assert encoded_rows(ours) == distinct(batch)
-    assert_recorded(ours)
 
 
 def test_links() -> None:

@@ -19,14 +19,12 @@ from torch import Tensor
 from torch_geometric.data import HeteroData
 
 from pyg_batchgnn import MacrobatchNeighborLoader
-from pyg_batchgnn.port import accelerate, inference
-from tests.support.example_models import ITEM, Hierarchical, typed_batches
+from pyg_batchgnn.port import inference
 from tests.support.ported_models import CLASSES, FEATURES, GRAPH
 from tests.support.recorded_models import (
     HIDDEN,
     assert_as_plain,
     assert_close,
-    assert_recorded,
     assert_trimmed,
     batches,
     compare,
@@ -42,8 +40,6 @@ pytestmark = each
 
 
 class Pair(torch.nn.Module):
-    """Two layers of a kind."""
-
     def __init__(self, kind: Any = pyg.SAGEConv, **options: Any) -> None:
         super().__init__()
         self.conv1 = kind(FEATURES, HIDDEN, **options)
@@ -109,36 +105,6 @@ def test_values_that_a_forward_passes_on(names: tuple[str, ...]) -> None:
         if not names:
             assert_close(ours(batch), wanted[: batch.batch_size])
     assert names or found_in(ours).reasons == []
-
-
-def test_a_copy_keeps_the_report() -> None:
-    told: list[Any] = []
-    ours, _ = pair(Pair(), report=told.append)
-    copied = copy.deepcopy(ours)
-    copied(batches()[0])
-    assert len(told) == 2 and told[1].forward.calls
-
-
-@pytest.mark.parametrize("kind", [pyg.GATConv, pyg.GATv2Conv, pyg.TransformerConv])
-@pytest.mark.parametrize("columns", [1, 3])
-def test_a_width_of_edges_that_the_first_call_tells(kind: Any, columns: int) -> None:
-    class WithEdges(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.conv = kind(FEATURES, CLASSES, edge_dim=-1)
-
-        def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor) -> Tensor:
-            return self.conv(x, edge_index, edge_attr)
-
-    plain = WithEdges().double()
-    ours = accelerate(copy.deepcopy(plain))
-    for batch in batches():
-        attr = batch.edge_attr[:, :columns]
-        ours(batch.x, batch.edge_index, attr)
-        plain(batch.x, batch.edge_index, attr)
-        plain.load_state_dict(ours.state_dict())
-        found = ours(batch, edge_attr=attr)
-        assert_close(found, plain(batch.x, batch.edge_index, attr)[: batch.batch_size])
 
 
 class Difference(pyg.MessagePassing):
@@ -292,18 +258,3 @@ def test_a_typed_batch_of_one_type() -> None:
         x, edges = batch["paper"].x, batch["paper", "cites", "paper"].edge_index
         assert_as_plain(ours, plain, ours(batch), plain(x, edges)[: batch["paper"].batch_size])
     assert_trimmed(ours, [1, 0])
-
-
-def test_a_plain_call_with_counts_by_type() -> None:
-    (first, *_) = given_now = typed_batches()
-    model = Hierarchical().double()
-    call = lambda one, batch: one(  # noqa: E731
-        batch.x_dict, batch.edge_index_dict, batch.num_sampled_edges_dict, batch.num_sampled_nodes_dict
-    )
-    call(model, first)
-    ours, plain = pair(model)
-    for batch in given_now:
-        for rows in (batch[ITEM].batch_size, None):
-            found, wanted = (one[:rows] for one in (call(ours, batch), call(plain, batch)))
-            assert_as_plain(ours, plain, found, wanted)
-    assert_recorded(ours, 2)

@@ -138,40 +138,22 @@ def test_batch_norms_of_plain_calls_take_those_of_all_rows() -> None:
 
 
 class Linked(torch.nn.Module):
-    """A model of links, with its decoder inside."""
+    """A model of links; ``scores`` is called with it, with rows of nodes and with the links."""
 
-    def __init__(self, conv: Callable[..., torch.nn.Module] = pyg.SAGEConv) -> None:
+    def __init__(self, scores: Callable[..., Any], conv: Callable[..., Any] = pyg.SAGEConv) -> None:
         super().__init__()
-        self.first, self.second = conv(FEATURES, WIDTH), conv(WIDTH, WIDTH)
-        self.decoder = torch.nn.Sequential(
-            torch.nn.Linear(2 * WIDTH, WIDTH), torch.nn.ReLU(), torch.nn.Linear(WIDTH, 1)
-        )
+        self.first, self.second, self.scores = conv(FEATURES, WIDTH), conv(WIDTH, WIDTH), scores
+        self.decoder = torch.nn.Linear(2 * WIDTH, 1)
 
     def encode(self, x: Tensor, edge_index: Tensor) -> Tensor:
         return self.second(self.first(x, edge_index).relu(), edge_index)
 
-
-class Pairs(Linked):
-    def forward(self, x: Tensor, edge_index: Tensor, edge_label_index: Tensor) -> Tensor:
-        z = self.encode(x, edge_index)
-        row, col = edge_label_index
-        return self.decoder(torch.cat([z[row], z[col]], dim=-1)).view(-1)
-
-
-class Products(Linked):
     def forward(self, x: Tensor, edge_index: Tensor, edge_label_index: Tensor) -> Any:
-        z = self.encode(x, edge_index)
-        return (z[edge_label_index[0]] * z[edge_label_index[1]]).sum(dim=-1), z[edge_label_index].mean()
-
-
-class Selected(Linked):
-    def forward(self, x: Tensor, edge_index: Tensor, edge_label_index: Tensor) -> Tensor:
-        z = self.encode(x, edge_index).index_select(0, edge_label_index.flatten())
-        return self.decoder(z.view(2, -1, WIDTH).transpose(0, 1).flatten(1))
+        return self.scores(self, self.encode(x, edge_index), edge_label_index)
 
 
 class Triplets(Linked):
-    def forward(
+    def forward(  # type: ignore[override]
         self, x: Tensor, edge_index: Tensor, src_index: Tensor, dst_pos_index: Tensor, dst_neg_index: Tensor
     ) -> Any:
         z = self.encode(x, edge_index)
@@ -179,8 +161,18 @@ class Triplets(Linked):
         return (source * z[dst_pos_index]).sum(-1), (source * z[dst_neg_index]).sum(-1)
 
 
+SCORES: dict[str, Callable[..., Any]] = {
+    "pairs": lambda model, z, ends: model.decoder(torch.cat([z[ends[0]], z[ends[1]]], dim=-1)).view(-1),
+    "products": lambda _, z, ends: ((z[ends[0]] * z[ends[1]]).sum(dim=-1), z[ends].mean()),
+    "selected": lambda model, z, ends: model.decoder(
+        z.index_select(0, ends.flatten()).view(2, -1, WIDTH).transpose(0, 1).flatten(1)
+    ),
+    "triplets": lambda *_: None,
+}
+
+
 class Outside(Linked):
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:  # type: ignore[override]
         return self.encode(x, edge_index)
 
 
@@ -189,27 +181,27 @@ def link_batches(export: str = "pyg", **options: Any) -> list[Any]:
     return list(MacrobatchLinkNeighborLoader(GRAPH, [4, 3], GRAPH.edge_index[:, 5:45], **options))
 
 
-@pytest.mark.parametrize("kind", [Pairs, Products, Selected, Triplets])
-@pytest.mark.parametrize("conv", [pyg.SAGEConv, pyg.GCNConv, pyg.GraphConv])
-def test_models_of_links(kind: type[torch.nn.Module], conv: Any) -> None:
+@pytest.mark.parametrize("name", SCORES)
+@pytest.mark.parametrize("conv", [pyg.SAGEConv, pyg.GCNConv])
+def test_models_of_links(name: str, conv: Any) -> None:
     torch.manual_seed(0)
-    ours, plain = pair(kind(conv))
-    mode = "triplet" if kind is Triplets else "binary"
-    for batch in link_batches(neg_sampling=mode):
-        named = ("src_index", "dst_pos_index", "dst_neg_index") if kind is Triplets else ("edge_label_index",)
-        values = [batch[name] for name in named]
-        assert_as_plain(ours, plain, ours(batch), plain(batch.x, batch.edge_index, *values))
-    assert_trimmed(ours, [1, 0])
-    for batch in link_batches(neg_sampling=mode):
-        given_now = batch.x, batch.edge_index, *(batch[name] for name in named)
-        assert_as_plain(ours, plain, ours(*given_now), plain(*given_now))
+    triplets = name == "triplets"
+    ours, plain = pair((Triplets if triplets else Linked)(SCORES[name], conv))
+    names = ("src_index", "dst_pos_index", "dst_neg_index") if triplets else ("edge_label_index",)
+    for whole in (False, True):
+        for batch in link_batches(neg_sampling="triplet" if triplets else "binary"):
+            given_now = batch.x, batch.edge_index, *(batch[one] for one in names)
+            found = ours(*given_now) if whole else ours(batch)
+            assert_as_plain(ours, plain, found, plain(*given_now))
+        if not whole:
+            assert_trimmed(ours, [1, 0])
     assert found_in(ours).reasons == []
 
 
 @pytest.mark.parametrize("export", ["pyg", "native"])
 def test_links_outside_of_a_model(export: str) -> None:
     torch.manual_seed(0)
-    ours, plain = pair(Outside())
+    ours, plain = pair(Outside(SCORES["pairs"]))
     for batch, given_now in zip(link_batches(), link_batches(export), strict=True):
         found, wanted = ours(given_now), plain(batch.x, batch.edge_index)
         assert found.size(0) == batch.num_sampled_nodes[0]
@@ -219,7 +211,7 @@ def test_links_outside_of_a_model(export: str) -> None:
 
 def test_links_of_a_batch_of_graphs() -> None:
     """What such a batch calls its size is the number of its graphs."""
-    ours, plain = pair(Outside())
+    ours, plain = pair(Outside(SCORES["pairs"]))
     several = Batch.from_data_list([GRAPH, GRAPH])
     loader = MacrobatchLinkNeighborLoader(
         several, [4, 3], edge_label_index=several.edge_index[:, 5:25], batch_size=16, seed=3

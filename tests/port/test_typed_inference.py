@@ -119,59 +119,12 @@ def test_inference_is_the_forward_pass_of_pygs_model(name: str, budget: int | No
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("budget", BUDGETS)
-@pytest.mark.parametrize("v2", [False, True])
-def test_features_of_edges(v2: bool, budget: int | None) -> None:
-    data, draw = of_one_width(), torch.Generator().manual_seed(9)
-    for relation, count in RELATIONS.items():
-        data[relation].edge_attr = torch.randn(count, 4, generator=draw)
-    made = nn.GAT(WIDTH, 8, 2, 4, v2=v2, heads=2, add_self_loops=False, edge_dim=4)
-    model = nn.to_hetero(made, data.metadata()).eval()
-    wanted = model(data.x_dict, data.edge_index_dict, edge_attr=data.edge_attr_dict)
-    found = model.inference(loader_of(data), memory_budget=budget, edge_values=["edge_attr"])
-    assert_close(found, wanted)
-    nodes = loader_of(data).all_nodes(budget)
-    whole = model.infer(nodes, ["venue"], None, ["edge_attr"])
-    hidden = model.infer_hidden(nodes, ["venue"], None, ["edge_attr"])
-    assert torch.equal(hidden["venue"], whole["venue"].hidden)
-
-
-@torch.no_grad()
 @pytest.mark.parametrize("aggr", ["mean", "max"])
 def test_aggregations_of_relations(aggr: str) -> None:
     data = of_one_width()
     ours, pygs = pair("sage", aggr)
     wanted = pygs(data.x_dict, data.edge_index_dict)
     assert_close(ours.inference(loader_of(data), memory_budget=9_000), wanted)
-
-
-@torch.no_grad()
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.bfloat16, 2e-2), (torch.float64, 1e-12)])
-def test_other_types(dtype: torch.dtype, tolerance: float) -> None:
-    data = of_one_width(dtype)
-    ours, _ = pair("sage, cat")
-    ours.eval()
-    if dtype == torch.float64:
-        ours.double()
-    with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
-        wanted = ours(data.x_dict, data.edge_index_dict)
-        found = ours.inference(loader_of(data), memory_budget=20_000)
-    assert_close(found, wanted, tolerance)
-    assert {one.dtype for one in found.values()} == {one.dtype for one in wanted.values()}
-
-
-@torch.no_grad()
-def test_gcn_takes_the_degrees_of_each_relation() -> None:
-    data = HeteroData()
-    data["paper"].x = DATA["paper"].x
-    data[CITES].edge_index = DATA[CITES].edge_index
-    data["paper", "likes", "paper"].edge_index = edges_of(COUNTS, CITES, 200, 9)
-    torch.manual_seed(1)
-    model = nn.to_hetero(nn.GCN(5, 8, 2, 4), data.metadata()).eval()
-    wanted = model(data.x_dict, data.edge_index_dict)
-    for budget in BUDGETS:
-        loader = MacrobatchNeighborLoader(data, [2], "paper", batch_size=7)
-        assert_close(model.inference(loader, memory_budget=budget), wanted)
 
 
 @torch.no_grad()
@@ -197,24 +150,6 @@ def test_own_stacks_of_layers_of_any_widths() -> None:
     for budget in BUDGETS:
         (found,) = nn.infer_layers(steps, loader_of(DATA).all_nodes(budget), inputs=project)
         assert_close(found, wanted)
-
-
-@torch.no_grad()
-def test_only_what_is_wanted_is_computed() -> None:
-    """The last layer reads papers and authors alone for authors."""
-    computed: list[tuple[str, ...]] = []
-    data, (ours, pygs) = of_one_width(), pair("sage")
-    steps = ours._layer
-
-    def layer(*arguments: Any) -> Any:
-        found = steps(*arguments)
-        computed.append(tuple(found))
-        return found
-
-    ours._layer = layer  # type: ignore[method-assign]
-    found = ours.inference(loader_of(data), node_types=["author"])
-    assert_close(found, {"author": pygs(data.x_dict, data.edge_index_dict)["author"]})
-    assert [set(names) for names in computed] == [set(COUNTS), {"paper", "author"}, {"author"}]
 
 
 @torch.no_grad()

@@ -26,8 +26,6 @@ TOLERANCE = 1e-8
 
 
 class Repeater:
-    """Repeats calls of modules."""
-
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self._is_inside = False

@@ -3,14 +3,12 @@ accelerated models that are called with the batch, losses are those of PyG's mod
 
 from __future__ import annotations
 
-import ast
 import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from benchmark.pyg_scripts.batch_calls import PREPARE, BatchCalls
 from benchmark.pyg_scripts.measure import (
     EXAMPLES,
     VARIABLE,
@@ -20,9 +18,6 @@ from benchmark.pyg_scripts.measure import (
     pyg_checkout,
     run_example,
 )
-from benchmark.pyg_scripts.run_script import Record
-from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
-from tests.support import hetero_cases, loader_cases
 from tests.support.tiers import all_only
 
 
@@ -56,72 +51,9 @@ def test_losses_and_gradients_of_relbenchs_model_are_those_of_pyg() -> None:
     assert float(subprocess.check_output(command, env=environment, text=True)) < 1e-10
 
 
-SCRIPT = """
-model = Net()
-def train():
-    for data in tqdm(loader):
-        out = model(data.x, data.edge_index)[:data.batch_size]
-        out = F.dropout(out, p=0.5)
-def test():
-    for batch in loader:
-        model(batch.x_dict, batch.edge_index_dict)["paper"]
-    model(data.x, data.edge_index)
-"""
-
-
-def test_a_rewritten_script() -> None:
-    rewriter = BatchCalls(calls=True)
-    found = ast.unparse(ast.fix_missing_locations(rewriter.visit(ast.parse(SCRIPT))))
-    assert rewriter.rewritten == 2
-    assert found.split("\n")[1] == f"{PREPARE}(model)"
-    assert "model(data)[:data.batch_size]" in found and "p=0.0" in found
-    assert "model(batch)['paper']" in found and "    model(data.x, data.edge_index)" in found
-    kept = ast.unparse(BatchCalls(calls=False).visit(ast.parse(SCRIPT)))
-    assert "model(data.x, data.edge_index)[:data.batch_size]" in kept
-
-
-def test_the_record_notices_what_is_not_as_pygs() -> None:
-    loader = loader_cases.make_loader(loader_cases.make_data())
-    batch = next(iter(loader))
-    record = Record()
-    record.see(loader, batch)
-    assert record.different == [] and record.schema["x"] == ["torch.float32", [batch.num_nodes, 4]]
-    batch.x, batch.extra = batch.x.double(), 1
-    del batch.y
-    record.see(loader, batch)
-    assert sorted(line.split(":")[0] for line in record.different) == [
-        "batch 2, extra",
-        "batch 2, x",
-        "batch 2, y",
-    ]
-
-
-@pytest.mark.parametrize("kwargs", [{}, {"disjoint": True}])
-def test_batches_of_links_and_types_are_compared(kwargs: dict[str, bool]) -> None:
-    data, record = hetero_cases.make_hetero(), Record()
-    typed = MacrobatchNeighborLoader(data, [3, 2], "author", batch_size=20, seed=1, **kwargs)
-    links = MacrobatchLinkNeighborLoader(
-        *(data, [3, 2], hetero_cases.WRITES),
-        **{"batch_size": 64, "seed": 1, "neg_sampling": "binary", **kwargs},
-    )
-    plain = loader_cases.make_data()
-    pairs = MacrobatchLinkNeighborLoader(
-        plain, [3], plain.edge_index[:, :40], neg_sampling=("triplet", 2), batch_size=20, seed=1, **kwargs
-    )
-    for loader in (typed, links, pairs):
-        for batch in loader:
-            record.see(loader, batch)
-    assert record.batches == 7 and record.different == []
-
-
 def test_a_folder_that_is_no_checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv(VARIABLE, str(tmp_path))
     with pytest.raises(FileNotFoundError, match="is no checkout of PyG"):
         pyg_checkout()
     monkeypatch.delenv(VARIABLE)
     assert pyg_checkout() is None
-
-
-def test_losses_that_fall() -> None:
-    assert falls([3.0, 2.0]) and falls([3.0, 9.0, 9.0, 9.0, 2.0, 2.9])
-    assert not falls([1.0]) and not falls([1.0, 0.0, 2.0])

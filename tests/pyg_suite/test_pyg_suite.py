@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,8 +20,6 @@ _NO_PACKAGE = re.compile(r"Packages? .* not found")
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of one test."""
-
     test: str
     result: str
     reason: str = ""
@@ -55,24 +53,6 @@ def complaints(outcomes: Sequence[Outcome], exceptions: Mapping[str, str]) -> li
     met = {_entry(one, exceptions) for one in outcomes}
     found += [f"{test} is an exception, but there is no such test" for test in exceptions if test not in met]
     return found
-
-
-def summary(outcomes: Sequence[Outcome], exceptions: Mapping[str, str]) -> str:
-    """Returns how many tests passed, failed and were skipped, and why they were skipped."""
-    listed = [one for one in outcomes if _entry(one, exceptions) is not None]
-    others = [one for one in outcomes if _entry(one, exceptions) is None]
-    optional = [one for one in others if one.lacks_package]
-    reasons = ", ".join(sorted({one.reason for one in optional})) or "none"
-    return (
-        f"{_count(others, 'passed')} of PyG's {len(outcomes)} tests passed; exceptions: "
-        f"{_count(listed, 'failed')} failed, {_count(listed, 'skipped')} skipped; skipped for optional "
-        f"packages: {len(optional)} ({reasons}); others: {_count(others, 'failed')} failed, "
-        f"{_count(others, 'skipped') - len(optional)} skipped"
-    )
-
-
-def _count(outcomes: Iterable[Outcome], result: str) -> int:
-    return sum(one.result == result for one in outcomes)
 
 
 def _entry(outcome: Outcome, exceptions: Mapping[str, str]) -> str | None:
@@ -118,7 +98,6 @@ def test_calls_in_pygs_tests_are_those_of_accelerated_models(
 
 
 def run(checkout: Path, outcomes: Path) -> list[Outcome]:
-    """Runs PyG's tests in a process of their own. Nothing is written in the checkout."""
     absent = [name for name in FILES if not (checkout / name).exists()]
     assert not absent, f"{checkout} has no {absent[0]}; {missing()}"
     options = ["-p", "tests.pyg_suite.plugin", "-p", "no:cacheprovider", "--outcomes", str(outcomes)]
@@ -132,43 +111,9 @@ def run(checkout: Path, outcomes: Path) -> list[Outcome]:
 
 
 @pytest.mark.skipif(pyg_checkout() is None, reason=missing())
-def test_pygs_tests_pass_but_for_the_exceptions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pygs_tests_pass_but_for_the_exceptions(tmp_path: Path) -> None:
     exceptions = read_exceptions(EXCEPTIONS)
     checkout = pyg_checkout()
     assert checkout is not None
-    outcomes = run(checkout, tmp_path / "outcomes.json")
-    with capsys.disabled():
-        print(f"\n{summary(outcomes, exceptions)}")
-    found = complaints(outcomes, exceptions)
+    found = complaints(run(checkout, tmp_path / "outcomes.json"), exceptions)
     assert not found, "\n".join(found)
-
-
-LISTED = {"a.py::test_one": "reason", "a.py::test_two[x]": "reason"}
-RIGHT = [
-    Outcome("a.py::test_one[1]", "failed", "no such operator"),
-    Outcome("a.py::test_one[2]", "skipped", "still to do"),
-    Outcome("a.py::test_two[x]", "failed", "refused"),
-    Outcome("a.py::test_two[y]", "passed"),
-    Outcome("a.py::test_three", "skipped", "Package torch_frame not found"),
-]
-
-
-@pytest.mark.parametrize(
-    ("outcome", "complaint"),
-    [
-        (Outcome("a.py::test_four", "failed", "boom"), "a.py::test_four failed: boom"),
-        (Outcome("a.py::test_four", "skipped", "why not"), "a.py::test_four skipped: why not"),
-        (Outcome("a.py::test_one[3]", "passed"), "a.py::test_one[3] passes: take it off the list"),
-    ],
-)
-def test_outcomes_that_are_not_as_listed(outcome: Outcome, complaint: str) -> None:
-    (found,) = complaints([*RIGHT, outcome], LISTED)
-    assert found.startswith(complaint)
-
-
-def test_each_exception_has_a_reason(tmp_path: Path) -> None:
-    assert all(len(reason) > 20 for reason in read_exceptions(EXCEPTIONS).values())
-    path = tmp_path / "list.txt"
-    path.write_text("# a comment\n\na.py::test_one\n", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"write 'test id \| reason'"):
-        read_exceptions(path)

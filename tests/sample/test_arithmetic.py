@@ -26,7 +26,6 @@ GIB = 2**30
 
 
 def zeros(count: int, dtype: type[np.integer]) -> Tensor:
-    """[count] zeros that take no memory until they are written."""
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE
     return torch.from_numpy(
         np.frombuffer(mmap.mmap(-1, count * np.dtype(dtype).itemsize, flags=flags), dtype=dtype)
@@ -48,7 +47,6 @@ def check(graph: CscGraph, seed_lists: list[Tensor], fanouts: tuple[int, ...]) -
 
 
 def far_edges(first_degree: int, dtype: type[np.integer], ids: type[np.integer] | None) -> CscGraph:
-    """Returns a graph in which node 0 has many parallel edges, and nodes 1..99 follow."""
     generator = np.random.default_rng(5)
     degrees = np.concatenate([[first_degree], generator.integers(0, 30, 99)])
     indptr = torch.from_numpy(np.concatenate([[0], degrees.cumsum()]))
@@ -64,7 +62,6 @@ def far_edges(first_degree: int, dtype: type[np.integer], ids: type[np.integer] 
 
 
 def known_graph(indptr: Tensor, indices: Tensor, edge_ids: Tensor | None = None) -> CscGraph:
-    """Returns a graph of arrays that are known to fit together. Reading all zeros takes long."""
     remember(indptr, indices.numel() + 1, ascends=True)
     remember(indices, indptr.numel() - 1)
     if edge_ids is not None:

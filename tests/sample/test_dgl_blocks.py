@@ -1,20 +1,38 @@
-"""DGL blocks of native minibatches: DGL's layers compute on them what PyG's compute."""
+"""DGL blocks of native minibatches are their layers. DGL's `create_block` is made up here."""
 
 from __future__ import annotations
 
 import sys
+from collections import defaultdict
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
-from torch_geometric import nn as pyg
 
-from pyg_batchgnn import MacrobatchLinkNeighborLoader, Minibatch
+from pyg_batchgnn import Minibatch
 from tests.support import hetero_cases, loader_cases
-from tests.support.hetero_cases import CITES, COUNTS, WRITES, make_hetero
+from tests.support.hetero_cases import CITES, COUNTS, make_hetero
 
-FEATURES, OUT = 4, 6
+PLAIN = ("_N", "_E", "_N")
+
+
+class Block:
+    """What is asked of a block. Without types DGL takes no dicts."""
+
+    def __init__(self, csc: Any, sources: Any, targets: Any) -> None:
+        has_names = isinstance(csc, dict)
+        self.csc = csc if has_names else {PLAIN: csc}
+        self.counts = [one if has_names else {"_N": one} for one in (sources, targets)]
+        new = [defaultdict[Any, Any](lambda: SimpleNamespace(data={})) for _ in range(3)]
+        self.srcnodes, self.dstnodes, self.edges = new
+
+    def num_dst_nodes(self, name: str) -> int:
+        return self.counts[1][name]
+
+    def num_edges(self, relation: Any) -> int:
+        return self.csc[relation][1][1].numel()
 
 
 def test_without_dgl_an_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -24,98 +42,46 @@ def test_without_dgl_an_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -
 
 
 def homogeneous(**kwargs: Any) -> Minibatch:
-    """Returns a minibatch with duplicate seeds, of a graph with isolated nodes."""
-    data = loader_cases.make_data(edges=600)
-    seeds = torch.tensor([5, 5, 9, 200, 3, 9])
-    minibatch: Minibatch = next(
-        iter(loader_cases.make_loader(data, (4, 3, 2), input_nodes=seeds, export="native", **kwargs))
-    )
-    return minibatch
+    options = {"input_nodes": torch.tensor([5, 5, 9, 200, 3, 9]), "export": "native", **kwargs}
+    return next(iter(loader_cases.make_loader(loader_cases.make_data(edges=600), (4, 3, 2), **options)))
 
 
 def typed(**kwargs: Any) -> Minibatch:
-    """Returns a minibatch whose types all have features, two of which are never reached."""
     data = make_hetero()
     for name, count in COUNTS.items():
-        data[name].x = torch.randn(count, FEATURES)
-    kwargs = {"input_nodes": hetero_cases.BOTH, "batch_size": 30, **kwargs}
-    minibatch: Minibatch = next(iter(hetero_cases.make_loader(data, export="native", **kwargs)))
-    return minibatch
+        data[name].x = torch.randn(count, 4)
+    options = {"input_nodes": hetero_cases.BOTH, "batch_size": 30, "export": "native", **kwargs}
+    return next(iter(hetero_cases.make_loader(data, **options)))
 
 
-def layers_of(minibatch: Minibatch) -> list[tuple[int, int, Tensor]]:
-    """Returns the sources, the targets and the edges of each layer, the input's first."""
-    nodes, edges = minibatch.nodes_per_hop, minibatch.edges_per_hop
-    if not minibatch.has_layers:
-        return [(minibatch.num_nodes, minibatch.num_nodes, minibatch.edge_index)] * (len(nodes) - 1)
-    return [
-        (sum(nodes[: hop + 1]), sum(nodes[:hop]), minibatch.edge_index[:, : sum(edges[:hop])])
-        for hop in range(len(edges), 0, -1)
-    ]
-
-
-@pytest.mark.parametrize("subgraph", ["directional", "induced"])
-@pytest.mark.parametrize("disjoint", [False, True])
-def test_blocks_have_the_layers_of_the_minibatch(disjoint: bool, subgraph: str) -> None:
-    dgl = pytest.importorskip("dgl")
-    minibatch = homogeneous(disjoint=disjoint, subgraph_type=subgraph)
-    blocks = minibatch.to_dgl()
-    assert len(blocks) == 3
-    for block, (sources, targets, edges) in zip(blocks, layers_of(minibatch), strict=True):
-        assert block.is_block
-        assert (block.num_src_nodes(), block.num_dst_nodes()) == (sources, targets)
-        assert torch.equal(torch.stack(block.edges(order="eid")), edges)
-        assert torch.equal(block.srcdata[dgl.NID], minibatch.node[:sources])
-        assert torch.equal(block.dstdata[dgl.NID], minibatch.node[:targets])
-        assert minibatch.edge is not None
-        assert torch.equal(block.edata[dgl.EID], minibatch.edge[: edges.size(1)])
-        assert torch.equal(block.edata["edge_attr"], minibatch.attribute("edge_attr")[: edges.size(1)])
-    assert torch.equal(blocks[0].srcdata["x"], minibatch.x)
-    assert torch.equal(blocks[-1].dstdata["y"], minibatch.y[: blocks[-1].num_dst_nodes()])
-
-
-def paired_sage() -> tuple[Any, Any]:
-    ours = pytest.importorskip("dgl.nn").SAGEConv(FEATURES, OUT, "mean")
-    theirs = pyg.SAGEConv(FEATURES, OUT)
-    theirs.lin_l.weight, theirs.lin_r.weight = ours.fc_neigh.weight, ours.fc_self.weight
-    theirs.lin_l.bias.data = torch.zeros(OUT) if ours.fc_self.bias is None else ours.fc_self.bias.data
-    return ours, theirs
-
-
-@pytest.mark.parametrize("disjoint", [False, True])
-def test_typed_blocks(disjoint: bool) -> None:
-    dgl = pytest.importorskip("dgl")
-    minibatch = typed(disjoint=disjoint)
-    schema = minibatch.schema
-    pairs = {relation: paired_sage() for relation in schema.relations}
-    blocks = minibatch.to_dgl()
-    assert len(blocks) == 2 and set(blocks[0].ntypes) == set(schema.node_types)
-    x = {name: torch.randn(minibatch.nodes_of(name).node.numel(), FEATURES) for name in schema.node_types}
-    for hop, block in zip((2, 1), blocks, strict=True):
-        counts = {name: minibatch.nodes_of(name).nodes_per_hop for name in schema.node_types}
-        inputs = {name: x[name][: sum(counts[name][: hop + 1])] for name in x}
-        targets = {name: x[name][: sum(counts[name][:hop])] for name in x}
-        for relation, (ours, theirs) in pairs.items():
-            source, _, target = relation
-            edges = minibatch.edges_of(relation)
-            index = edges.edge_index[:, : sum(edges.edges_per_hop[:hop])]
-            assert torch.equal(torch.stack(block.edges(etype=relation, order="eid")), index)
-            found = ours(block[relation], (inputs[source], targets[target]))
-            torch.testing.assert_close(found, theirs((inputs[source], targets[target]), index))
-        nodes = minibatch.nodes_of("paper").node[: len(inputs["paper"])]
-        assert torch.equal(block.srcnodes["paper"].data[dgl.NID], nodes)
-    assert torch.equal(blocks[0].srcnodes["paper"].data["x"], minibatch.to_data()["paper"].x)
-    edge_attr = minibatch.to_data()[CITES].edge_attr
-    assert torch.equal(blocks[0].edges[CITES].data["edge_attr"], edge_attr)
-
-
-def test_blocks_of_links() -> None:
-    pytest.importorskip("dgl")
-    data = make_hetero()
-    loader = MacrobatchLinkNeighborLoader(
-        data, [3, 2], (WRITES, None), neg_sampling="binary", batch_size=16, seed=0, export="native"
-    )
-    minibatch = next(iter(loader))
-    seeds = minibatch.nodes_of("author").nodes_per_hop[0]
-    assert minibatch.to_dgl()[-1].num_dst_nodes("author") == seeds
-    assert int(minibatch.links[0].index[0].max()) < seeds
+@pytest.mark.parametrize("kwargs", [{}, {"disjoint": True}, {"subgraph_type": "induced"}])
+@pytest.mark.parametrize("make", [homogeneous, typed])
+def test_blocks_have_the_layers_of_the_minibatch(
+    make: Callable[..., Minibatch], kwargs: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "dgl", SimpleNamespace(create_block=Block, NID="node", EID="edge"))
+    minibatch = make(**kwargs)
+    schema, blocks = minibatch.schema, minibatch.to_dgl()
+    types = schema.node_types if schema.has_names else ("_N",)
+    assert len(blocks) == (2 if make is typed else 3)
+    for number, block in enumerate(blocks, 1):
+        for relation, edges in zip(schema.relations, minibatch.edges, strict=True):
+            name = relation if schema.has_names else PLAIN
+            layer, (kind, (indptr, indices, _)) = minibatch.layer(number, relation), block.csc[name]
+            targets = torch.arange(indptr.numel() - 1).repeat_interleave(indptr.diff())
+            assert kind == "csc" and torch.equal(torch.stack([indices, targets]), layer.edge_index)
+            sources, targets = block.counts[0][name[0]], block.num_dst_nodes(name[2])
+            assert (sources, targets) == (layer.num_sources, layer.num_targets)
+            assert edges.edge is not None
+            assert torch.equal(block.edges[name].data["edge"], edges.edge[: indices.numel()])
+        for name, nodes in zip(types, minibatch.nodes, strict=True):
+            for of, count in ((block.srcnodes, block.counts[0]), (block.dstnodes, block.counts[1])):
+                assert torch.equal(of[name].data["node"], nodes.node[: count[name]])
+    paper, cites = ("paper", CITES) if make is typed else ("_N", PLAIN)
+    rows = minibatch.attribute("x", of="paper") if make is typed else minibatch.x
+    labels = minibatch.attribute("y", of="paper") if make is typed else minibatch.y
+    assert torch.equal(blocks[0].srcnodes[paper].data["x"], rows)
+    assert torch.equal(blocks[-1].dstnodes[paper].data["y"], labels[: blocks[-1].num_dst_nodes(paper)])
+    weights = minibatch.attribute("edge_attr", of=CITES) if make is typed else minibatch.edge_attr
+    for block in blocks:
+        assert torch.equal(block.edges[cites].data["edge_attr"], weights[: block.num_edges(cites)])

@@ -45,8 +45,6 @@ HGT = int.from_bytes(b"hgt", "little")
 
 @dataclass
 class BudgetReference:
-    """Samples minibatches by one plan in plain Python, the definition of right ones."""
-
     graph: ReferenceGraph
     plan: HGTPlan
     seed: int
@@ -185,20 +183,7 @@ def test_no_order_of_types_and_relations_matters(data: st.DataObject, case: Type
         assert torch.equal(one.edges_of(relation).edge_index, same.edges_of(relation).edge_index)
 
 
-def test_names_of_one_type_and_one_relation_do_not_matter() -> None:
-    edge_index = torch.randint(0, 200, (2, 3000), generator=torch.Generator().manual_seed(0))
-    named = Schema(("paper",), (("paper", "cites", "paper"),))
-    typed = TypedGraph.from_edge_indices(named, {"paper": 200}, {named.relations[0]: edge_index})
-    seeds = torch.arange(10)
-    (plain,) = HGTSampler(
-        CscGraph.from_edge_index(edge_index, 200), plan_of({"node": [20, 20]}, 5), 1
-    ).sample([seeds], 0)
-    (other,) = HGTSampler(typed, plan_of({"paper": [20, 20]}, 5), 1).sample([seeds], 0)
-    assert torch.equal(plain.node, other.node) and torch.equal(plain.edge_index, other.edge_index)
-
-
 def stars(sources: Sequence[int]) -> TypedGraph:
-    """Returns a graph of HUBS nodes, each with one edge from each of some leaves."""
     leaves = torch.tensor(sources)
     edge_index = torch.stack([leaves.repeat(HUBS), torch.arange(HUBS).repeat_interleave(leaves.numel())])
     counts = {"leaf": max(sources) + 1, "hub": HUBS}
@@ -245,29 +230,9 @@ def test_capped_neighbours_are_uniform() -> None:
     assert_uniform(p_of_cells(counts, np.full(len(subsets), 1 / len(subsets))))
 
 
-def test_edges_are_those_through_which_nodes_were_found() -> None:
-    """The neighbours that count are drawn once: every sampled node keeps an edge."""
-    batches = around_hubs(stars(range(60)), 20, cap=30, epochs=1)[:50]
-    for one in batches:
-        assert one.nodes_of("leaf").node.numel() == 20
-        assert one.edges_of(STAR.relations[0]).indices.unique().numel() == 20
-
-
 def test_the_default_cap_is_pygs() -> None:
     (one,) = around_hubs(stars(range(80)), -1, plan_of({"leaf": [1]}).neighbor_cap, epochs=1)[:1]
     assert one.nodes_of("leaf").node.numel() == 50
-
-
-def test_a_seed_that_occurs_twice_has_its_edges_twice_and_counts_once() -> None:
-    edge_index = torch.tensor([[1, 2, 3, 0, 4], [0, 0, 0, 1, 1]])
-    graph = CscGraph.from_edge_index(edge_index, num_nodes=5)
-    plan = plan_of({"node": [2]})
-    (one,) = HGTSampler(graph, plan, 0).sample([torch.tensor([0, 1, 0])], 0)
-    assert one.node[:3].tolist() == [0, 1, 0]
-    source, target = one.node[one.edge_index]
-    assert torch.equal(torch.stack([source, target]), edge_index[:, one.edge])
-    rows = one.destination
-    assert one.edge is not None and one.edge[rows == 0].tolist() == one.edge[rows == 2].tolist()
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,6 @@ KEYS = [0, 1, 2**64 - 1, 0x0123456789ABCDEF]
 
 @pytest.fixture(scope="module")
 def ask(tmp_path_factory: pytest.TempPathFactory) -> Ask:
-    """Sends one question to the compiled program and returns the numbers of its answer."""
     program = tmp_path_factory.mktemp("kernels") / "kernels"
     compiler = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
     assert compiler, "no C++ compiler found; the package needs one to be built, and so does this test"

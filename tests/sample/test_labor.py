@@ -34,7 +34,6 @@ RELATION = HOMOGENEOUS.relations[0]
 
 
 def graph_of(lists: list[list[int]]) -> CscGraph:
-    """Returns a graph in which node i has the in-neighbours of the i-th list."""
     num_nodes = max(max(map(max, lists)) + 1, len(lists))
     ends = np.cumsum([0, *map(len, lists), *[0] * (num_nodes - len(lists))])
     sources = [source for one in lists for source in one]
@@ -42,7 +41,6 @@ def graph_of(lists: list[list[int]]) -> CscGraph:
 
 
 def picks(lists: list[list[int]], fanout: int, seeds: range, labor: str = "hop", **weights: Any) -> Ints:
-    """Positions in their lists that all targets pick, [seeds, targets, fanout]."""
     graph = graph_of(lists)
     first = graph.indptr[: len(lists)].numpy()[:, None]
     found = []
@@ -137,7 +135,6 @@ LISTS: dict[str, list[Ints]] = {
 @pytest.mark.parametrize("fanout", [1, 5, 100, 3000])
 @pytest.mark.parametrize("kind", LISTS)
 def test_lists(kind: str, fanout: int) -> None:
-    """The limit below which words are kept, words beyond a few, and parts of vectors."""
     nodes = torch.arange(len(LISTS[kind]))
     targets = np.repeat(nodes.numpy(), [len(one) for one in LISTS[kind]])
     edges = torch.from_numpy(np.stack([np.concatenate(LISTS[kind]), targets]))

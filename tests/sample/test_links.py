@@ -60,7 +60,6 @@ class Given(NegativeSampling):
 def pyg_start(
     schema: Schema, links: Links, plan: NegativePlan | None, disjoint: bool
 ) -> tuple[Any, Any, Any]:
-    """The seeds, their times and the metadata that PyG makes of the same negatives."""
     is_typed = schema is not HOMOGENEOUS
     seen: list[Any] = []
 
@@ -203,16 +202,6 @@ def test_a_graph_of_one_relation_holds_reverses_itself() -> None:
     pairs = seeder.start([links], SEED, EPOCH).seeds.excluded[0].pairs
     ends = torch.stack([links.source, links.target])
     assert torch.equal(pairs, torch.cat([ends, ends.flip(0)], dim=1))
-
-
-def test_the_reverse_of_a_reverse() -> None:
-    back = ("item", "rev_buys", "user")
-    assert SeedEdges.both_ways(TYPED, [back]).relations == {back: ((back,), (BUYS,))}
-
-
-def test_a_relation_that_the_graph_lacks_has_no_edges() -> None:
-    likes = ("user", "likes", "item")
-    assert SeedEdges.forward(TYPED, [likes]).relations == {likes: ((), ())}
 
 
 @pytest.mark.parametrize(

@@ -18,20 +18,16 @@ from pyg_batchgnn.sample import (
     AttributeRows,
     Layout,
     MacrobatchSampler,
-    MacrobatchSeeds,
     Minibatch,
     Placement,
     SampledMinibatch,
     SamplingPlan,
     Seeds,
     Subgraph,
-    minibatch_key,
 )
 from pyg_batchgnn.store import CscGraph, TypedGraph
-from pyg_batchgnn.types import ByNumber
 from tests.support.accuracy import distance
 from tests.support.layer_cases import batch_cases, layer_edges, sampled, small_graph, table
-from tests.support.sampling_cases import assert_same
 from tests.support.typed_layers import CITES, SCHEMA, WRITES, tables, typed_minibatch, with_tables
 
 NODE_COUNT = 50
@@ -46,26 +42,6 @@ def sampler(layout: Layout = Layout.CSC) -> MacrobatchSampler:
 
 def sampled_minibatch(layout: Layout = Layout.CSC) -> SampledMinibatch:
     return sampler(layout).sample([torch.tensor([4, 2, 4])], 0)[0]
-
-
-def test_the_key_is_that_of_the_seeds_and_stays_when_node_ids_change() -> None:
-    batch = sampled_minibatch()
-    assert batch.key == minibatch_key(torch.tensor([4, 2, 4]))
-    renamed = Minibatch.of(batch, {}, original=batch.node + 7)
-    assert renamed.key == batch.key and torch.equal(renamed.node, batch.node + 7)
-
-
-def test_seeds_of_a_macrobatch_are_sampled_as_lists_are() -> None:
-    lists = [torch.tensor([1, 2]), torch.tensor([3]), torch.empty(0, dtype=torch.int64)]
-    made = sampler().sample_macrobatch(MacrobatchSeeds(5, 0, lists))
-    for one, other in zip(made, sampler().sample(lists, 5), strict=True):
-        assert_same(one, other)
-
-
-def test_destinations_are_those_of_either_layout() -> None:
-    csc, coo = sampled_minibatch(), sampled_minibatch(Layout.COO)
-    assert torch.equal(csc.destination, coo.destination)
-    assert torch.equal(csc.edge_index, coo.edge_index)
 
 
 def test_bytes_that_are_shared_are_not_counted() -> None:
@@ -120,10 +96,7 @@ def test_without_attributes_there_is_nothing_to_read() -> None:
 
 @pytest.mark.parametrize("make", [torch.Tensor.clone, lambda table: table.T.contiguous().T])
 @pytest.mark.parametrize("shape", [(9,), (9, 3), (9, 2, 2)])
-def test_rows_are_those_of_torch(
-    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], make: Callable[[Tensor], Tensor]
-) -> None:
-    """Those of several numbers are copied by the kernel, which reuses memory."""
+def test_rows_are_those_of_torch(shape: tuple[int, ...], make: Callable[[Tensor], Tensor]) -> None:
     table, row = torch.arange(math.prod(shape)).view(shape), torch.tensor([8, 0, 0, 3])
     rows = AttributeRows.in_place({"y": make(table) if len(shape) == 2 else table}, row)
     for count in (None, 0, 2):
@@ -131,10 +104,6 @@ def test_rows_are_those_of_torch(
     learned = torch.rand(9, 2, requires_grad=True)
     AttributeRows.in_place({"y": learned}, row).gather("y").sum().backward()
     assert learned.grad is not None and learned.grad[:, 0].tolist() == [2, 0, 0, 1, 0, 0, 0, 0, 1]
-    if rows.tables["y"].is_contiguous():
-        torch.set_num_threads(4)  # from which on the kernel copies rows of one number, too
-        monkeypatch.setattr(torch.Tensor, "index_select", None)
-        assert torch.equal(rows.gather("y"), table[row])
 
 
 @pytest.mark.parametrize("subgraph", Subgraph)
@@ -235,18 +204,6 @@ def test_refused() -> None:
         layer.rows({"author": torch.zeros(1, 2), "paper": torch.zeros(100, 2)})
     with pytest.raises(ValueError, match="is an induced subgraph, there is no layer 0"):
         Minibatch.in_place(batch_cases()["induced subgraph"], {}).layer(0)
-
-
-def test_parts_are_a_sequence() -> None:
-    parts = ByNumber(4, {1: "one", 3: "three"}, "rest")
-    whole = ["rest", "one", "rest", "three"]
-    assert list(parts) == whole and len(parts) == 4 and parts.reached == {1: "one", 3: "three"}
-    assert [parts[at] for at in range(-4, 4)] == whole * 2
-    assert list(parts[1:]) == whole[1:] and list(reversed(parts)) == whole[::-1]
-    with pytest.raises(IndexError):
-        parts[4]
-    assert list(ByNumber.of(whole)) == whole and ByNumber.of(parts) is parts
-    assert list(pickle.loads(pickle.dumps(parts))) == whole
 
 
 def test_types_that_a_minibatch_does_not_reach_share_their_parts() -> None:

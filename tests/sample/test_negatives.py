@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.ops import InEdges, WordStreams, build_csc
 from pyg_batchgnn.sample import (
     ExistingPairs,
@@ -21,8 +17,7 @@ from pyg_batchgnn.sample import (
     NodePool,
     negative_key,
 )
-from pyg_batchgnn.sample.negatives import NOTHING, NegativeDraw
-from pyg_batchgnn.sample.rank_finder import Column, EdgeQuestions, RankPlan
+from pyg_batchgnn.sample.negatives import NegativeDraw
 from tests.support.chi_square import assert_uniform, p_of_cells
 from tests.support.reference_negatives import ReferenceNegatives, ReferencePool, reference_negative_key
 from tests.support.reference_sampler import bounded, words
@@ -50,18 +45,6 @@ def graph_of(
     in_edges = InEdges(whole.indptr[: num_targets + 1], whole.indices)
     by = ExistingPairs.by_target if mode is BINARY else ExistingPairs.by_source
     return by(in_edges, sources, targets)
-
-
-def test_words_are_those_of_the_contract() -> None:
-    keys = [0, 1, -5, 2**63 - 1, -(2**63)]
-    streams = WordStreams(torch.tensor(keys))
-    expected = [words(key % 2**64) for key in keys]
-    for which in ([0, 1, 2, 3, 4], [1, 3], [4], [0, 1, 2, 3, 4]):
-        bound = torch.tensor([3, 2**40, 2**62, 1, 7])[which]
-        drawn = streams.bounded(bound, torch.tensor(which))
-        assert drawn.tolist() == [bounded(expected[at], int(n)) for at, n in zip(which, bound, strict=True)]
-    level = streams.uniform(torch.arange(5))
-    assert level.tolist() == [(next(word) >> 11) * 2.0**-53 for word in expected]
 
 
 def test_rejected_words_are_drawn_again() -> None:
@@ -102,7 +85,6 @@ def cases(draw: st.DrawFn) -> dict[str, object]:
 def drawn(
     plan: NegativePlan, links: list[tuple[int, int]], times: list[int] | None, key: int
 ) -> list[list[int]]:
-    """The negatives as lists: pairs, or the targets of each link."""
     source, target = torch.tensor(links).view(-1, 2).t()
     found = NegativeDraw(plan, source, target, None if times is None else torch.tensor(times), key).draw()
     if plan.mode is BINARY:
@@ -159,7 +141,6 @@ def test_a_negative_depends_on_every_part_of_its_key() -> None:
 
 
 def counts(plan: NegativePlan, num_nodes: int, time: int | None = None) -> np.ndarray:
-    """The number of times that each target is drawn, in 40 minibatches of 500 links."""
     zeros = torch.zeros(500, dtype=torch.int64)
     times = None if time is None else zeros + time
     every = [
@@ -259,70 +240,7 @@ def test_a_complete_graph_has_no_negatives(mode: NegativeMode) -> None:
         drawn(NegativePlan(mode, 1, pool, pool, complete), [(2, 1)], None, 0)
 
 
-def test_a_minibatch_without_links_has_no_negatives() -> None:
-    empty = torch.empty(0, dtype=torch.int64)
-    for mode in NegativeMode:
-        found = NegativeDraw(
-            NegativePlan(mode, 2, NodePool.of(0), NodePool.of(0)), empty, empty, None, 0
-        ).draw()
-        assert found.target.numel() == 0
-
-
 def test_pairs_that_cannot_be_numbered_are_refused() -> None:
     edges = build_csc(torch.empty(2, 0, dtype=torch.int64), 1)
     with pytest.raises(ValueError, match="63 bits"):
         ExistingPairs.by_source(edges, NodePool.of(2**63), NodePool.of(1))
-
-
-NODES = 20
-#: Every pair is an edge but those of this target, and (1, 3).
-FREE = 7
-RELATION = ("node", "to", "node")
-
-
-def answers(rows: Tensor) -> Tensor:
-    held, other = torch.cartesian_prod(torch.arange(NODES), torch.arange(NODES)).unbind(1)
-    is_edge = (held != FREE) & ~((held == 1) & (other == 3))
-    existing = ExistingPairs.of(held[is_edge], other[is_edge], NODES, NODES)
-    pool = NodePool.of(NODES)
-    plan = NegativePlan(NegativeMode.BINARY, 1, pool, pool, existing)
-    with Communicator.create("alone") as comm:
-        questions = EdgeQuestions(comm, {RELATION: RankPlan(plan, {}, torch.tensor([0, NODES]))})
-        return questions._answer(rows)
-
-
-def candidates(pairs: Tensor, allowed: int) -> Tensor:
-    """Returns questions about [n, 2] pairs of a target and a source."""
-    rows = torch.zeros(len(pairs), len(Column), dtype=torch.int64)
-    rows[:, Column.HELD], rows[:, Column.OTHER] = pairs.unbind(1)
-    rows[:, Column.STREAM] = torch.arange(len(pairs))
-    rows[:, Column.SOURCES] = rows[:, Column.TARGETS] = allowed
-    return rows
-
-
-def test_a_candidate_is_kept_unless_it_is_an_edge_and_the_last_one_is_drawn_again() -> None:
-    pairs = torch.tensor([[FREE, 2], [1, 3], [1, 4], [0, 0]])
-    nothing = [NOTHING, NOTHING]
-    assert answers(candidates(pairs, 0)).tolist() == [[FREE, 2], [1, 3], nothing, nothing]
-    assert answers(candidates(pairs, NODES)).tolist() == [[FREE, 2], [1, 3], [1, 3], [1, 3]]
-    assert answers(candidates(pairs, 1)).tolist()[2:] == [nothing, nothing]
-
-
-class Calls(TorchDispatchMode):
-    """Counts the operations of torch."""
-
-    count = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.count += 1
-        return func(*args, **(kwargs or {}))
-
-
-def test_candidates_that_are_not_the_last_are_answered_all_at_once() -> None:
-    def calls(count: int) -> int:
-        rows = candidates(torch.zeros(count, 2, dtype=torch.int64), 0)
-        with Calls() as mode:
-            assert bool((answers(rows) == NOTHING).all())
-        return mode.count
-
-    assert calls(1000) == calls(10)

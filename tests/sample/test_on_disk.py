@@ -78,7 +78,6 @@ def test_minibatches_are_those_in_memory(timed: bool, weighted: bool, excluding:
 
 
 def a_graph(ids: bool = False) -> CscGraph:
-    """A graph of 20,000 nodes with hubs and 300,000 edges."""
     random = np.random.default_rng(0)
     ends = [random.integers(0, 20_000, 300_000), (random.random(300_000) ** 3 * 20_000).astype(np.int64)]
     graph = CscGraph.from_edge_index(torch.from_numpy(np.stack(ends)), 20_000)
@@ -96,7 +95,6 @@ def test_large_hops(ids: bool, threads: int, tmp_path: Path) -> None:
 
 
 def blocks_of(positions: Tensor, reader: DiskReader) -> int:
-    """Returns the bytes of the blocks that some entries of a file lie in, and nothing between."""
     table, block = reader.table, reader._file.rule.block
     return block * len(
         (torch.div(table.offset + positions * table.row_bytes, block, rounding_mode="floor")).unique()
@@ -146,27 +144,6 @@ def test_edges_in_memory_are_not_read(tmp_path: Path) -> None:
     (batch,), (right,) = found.sample([torch.arange(100)], 0), alone.sample([torch.arange(100)], 0)
     assert_same_typed(batch, right)
     assert found.take_counters().rows == right.num_edges  # ids of another width than in answers
-
-
-def test_what_stays_over_the_mapping(tmp_path: Path) -> None:
-    graph, plan = in_files(a_graph().typed, tmp_path), SamplingPlan((4,))
-    made = MacrobatchSampler(graph, plan)
-    size = on_disk.bytes_in_files(graph)
-    assert size == 8 * 20_001 + 4 * 300_000
-    assert DiskSampler.wanted(made, None) is made and DiskSampler.wanted(made, size) is made
-    found = DiskSampler.wanted(made, size - 1)
-    assert isinstance(found, DiskSampler)
-    assert isinstance(found.with_plan(SamplingPlan((3, 3)), Layout.CSC), DiskSampler)
-    induced = SamplingPlan((4,), subgraph=Subgraph.INDUCED)
-    assert not isinstance(found.with_plan(induced, Layout.CSC), DiskSampler)
-    held = MacrobatchSampler(a_graph(), plan)
-    assert DiskSampler.wanted(held, NOTHING) is held
-
-
-def test_samplers_of_the_same_edges_share_files(tmp_path: Path) -> None:
-    graph = in_files(a_graph().typed, tmp_path)
-    one, other = (DiskSampler(MacrobatchSampler(graph, SamplingPlan((4,))), NOTHING) for _ in range(2))
-    assert one._arrays.indptr[0] is other._arrays.indptr[0]
 
 
 def told(sampler: DiskSampler) -> Any:

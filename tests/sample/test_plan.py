@@ -14,10 +14,7 @@ from pyg_batchgnn.sample import (
     NeighborChoice,
     SamplingPlan,
     fanouts_by_relation,
-    keyed_permutation,
-    minibatch_key,
 )
-from pyg_batchgnn.store import CscGraph
 from tests.support.sampling_cases import star
 
 NODES = 6
@@ -49,7 +46,6 @@ def test_fanouts(fanouts: Any, error: type[Exception], says: str) -> None:
 
 
 def test_fanouts_may_be_any_integers() -> None:
-    """A list, and integers of NumPy and torch, as configurations hold them."""
     plan = SamplingPlan([torch.tensor(3), np.int64(2)])  # type: ignore[arg-type, list-item]
     assert plan.fanouts == (3, 2) and all(type(fanout) is int for fanout in plan.fanouts)
 
@@ -82,38 +78,10 @@ def test_seeds(seeds: Any, error: type[Exception], says: str) -> None:
         sample(seeds)
 
 
-def test_the_message_names_the_minibatch() -> None:
-    sampler = MacrobatchSampler(star(NODES - 1).graph(), SamplingPlan((2,)))
-    with pytest.raises(IndexError, match="minibatch 1"):
-        sampler.sample([torch.tensor([0]), torch.tensor([NODES])], epoch=0)
-
-
-def test_any_seed_on_an_empty_graph_is_out_of_range() -> None:
-    empty = CscGraph.from_csc(torch.tensor([0]), torch.tensor([], dtype=torch.int64))
-    with pytest.raises(IndexError):
-        MacrobatchSampler(empty, SamplingPlan((2,))).sample([torch.tensor([0])], epoch=0)
-
-
 @pytest.mark.parametrize("threads", [0, -1])
 def test_threads(threads: int) -> None:
     with pytest.raises(ValueError, match=str(threads)):
         sample(torch.tensor([0]), threads)
-
-
-def test_permutation_of_a_negative_number() -> None:
-    with pytest.raises(ValueError, match="-3"):
-        keyed_permutation(-3, 0, 0)
-
-
-def test_minibatch_key_wants_int64() -> None:
-    with pytest.raises(TypeError, match=r"torch\.int32"):
-        minibatch_key(torch.tensor([1], dtype=torch.int32))
-
-
-@pytest.mark.parametrize("seed", [-1, 2**64 - 1, 2**64 + 7])
-def test_seeds_and_epochs_are_taken_modulo_two_to_the_64(seed: int) -> None:
-    same = seed % 2**64
-    assert torch.equal(keyed_permutation(50, seed, -2), keyed_permutation(50, same, 2**64 - 2))
 
 
 AB, BA = ("a", "to", "b"), ("b", "rev_to", "a")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
 
@@ -19,7 +18,6 @@ from tests.support.sampling_cases import (
     assert_equals_reference,
     assert_same,
     expected_minibatches,
-    fields,
     fixed,
 )
 
@@ -28,7 +26,6 @@ PLAN = SamplingPlan((7, 4, 3))
 
 
 def dense_graph() -> Csc:
-    """2,000 nodes with in-degrees from 0 to 60."""
     generator = np.random.default_rng(8)
     indptr = np.concatenate([[0], generator.integers(0, 61, NUM_NODES).cumsum()])
     indices = generator.integers(0, NUM_NODES, indptr[-1])
@@ -72,7 +69,6 @@ def test_one_by_one_is_the_reference() -> None:
 @fixed(30)
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=8), st.sampled_from([1, 2, 4]), st.randoms())
 def test_any_grouping_in_any_order(sizes: list[int], threads: int, random: Random) -> None:
-    """Other macrobatches, or another order of minibatches, change no minibatch."""
     lists = random_lists(sum(sizes), 20, seed=sum(sizes))
     order = list(range(len(lists)))
     random.shuffle(order)
@@ -93,32 +89,6 @@ def test_scratch_over_many_batches_of_random_sizes() -> None:
     for _ in range(60):
         chosen = generator.integers(0, len(lists), generator.integers(0, 30))
         assert_all_same(sampler.sample([lists[i] for i in chosen], 0), [expected[i] for i in chosen])
-
-
-def test_batches_that_are_kept_stay_as_they_were() -> None:
-    """Memory returns to the pool only after the last tensor on it, slices included."""
-    sampler = MacrobatchSampler(dense_graph().graph(), PLAN, seed=5, threads=2)
-    lists = random_lists(60, 80, seed=3)
-    expected = one_by_one(lists, 0)
-    kept = [sampler.sample([seeds], 0)[0] for seeds in lists]
-    slices = [[t[t.numel() // 2 :] for t in fields(batch)] for batch in kept[::2]]
-    copies = [[t.clone() for t in slice_] for slice_ in slices]
-    del kept[::2]
-    gc.collect()
-    for _ in range(5):
-        sampler.sample(lists, 1)
-    assert_all_same(kept, expected[1::2])
-    for views, copy in zip(slices, copies, strict=True):
-        assert all(torch.equal(a, b) for a, b in zip(views, copy, strict=True))
-
-
-def test_writing_into_a_batch_changes_no_later_one() -> None:
-    lists = random_lists(5, 50, seed=4)
-    sampler = MacrobatchSampler(dense_graph().graph(), PLAN, seed=5, threads=1)
-    for batch in sampler.sample(lists, 0):
-        for tensor in fields(batch):
-            tensor.fill_(-1)
-    assert_all_same(sampler.sample(lists, 0), one_by_one(lists, 0))
 
 
 def test_seeds_are_not_changed_and_may_be_changed_afterwards() -> None:

@@ -10,7 +10,7 @@ from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn import MacrobatchLinkNeighborLoader
 from pyg_batchgnn.data import NODES
-from pyg_batchgnn.sample import AttributeRows, MacrobatchSampler, Minibatch, Placement, SamplingPlan, Subgraph
+from pyg_batchgnn.sample import AttributeRows, MacrobatchSampler, Minibatch, Placement, SamplingPlan
 from pyg_batchgnn.store import graph_from_pyg
 from tests.support import hetero_cases, loader_cases
 from tests.support.hetero_cases import BOTH, CITES, WRITES, make_hetero, make_timed
@@ -19,27 +19,6 @@ from tests.support.loader_cases import assert_same, contents
 #: Attributes that native minibatches do not carry.
 UNCARRIED = [(None, "about"), ("lonely", "name")]
 PAPERS = ("paper", torch.arange(0, 60, 2))
-
-
-@pytest.mark.parametrize(
-    "kwargs",
-    [
-        {},
-        {"input_nodes": torch.arange(50, 90), "input_id": torch.arange(40) + 7},
-        {"disjoint": True},
-        {"time_attr": "time", "input_time": torch.arange(300) % 9},
-        {"time_attr": "time"},
-        {"subgraph_type": "induced"},
-    ],
-)
-@pytest.mark.parametrize("features", ["in_place", "copy"])
-def test_a_homogeneous_minibatch(kwargs: dict[str, Any], features: str) -> None:
-    data = loader_cases.make_data(time=torch.arange(300) % 10)
-    wanted = loader_cases.make_loader(data, **kwargs)
-    native = loader_cases.make_loader(data, export="native", features=features, **kwargs)
-    found = [minibatch.to_data() for minibatch in native]
-    assert type(found[0]) is Data
-    assert_same(found, wanted)
 
 
 @pytest.mark.parametrize(
@@ -118,13 +97,6 @@ def test_a_minibatch_that_no_loader_made() -> None:
     batch = minibatch.to_data()
     assert batch.batch_size == 5 and "input_id" not in batch
     assert torch.equal(batch.x, data.x[batch.n_id])
-
-
-def test_an_induced_subgraph_has_no_counts() -> None:
-    _, minibatch = sampled(SamplingPlan([3, 2], subgraph=Subgraph.INDUCED))
-    assert not minibatch.has_layers
-    batch = minibatch.to_data()
-    assert "num_sampled_edges" not in batch and "num_sampled_nodes" not in batch
 
 
 def test_an_attribute_with_a_wrong_number_of_rows() -> None:

@@ -12,17 +12,13 @@ import torch
 from hypothesis import given
 
 from pyg_batchgnn.data import HOMOGENEOUS
-from pyg_batchgnn.sample import MacrobatchSampler, Replacement, SamplingPlan, Seeds, Subgraph, minibatch_key
-from pyg_batchgnn.store import CscGraph
+from pyg_batchgnn.sample import Replacement, SamplingPlan, Seeds, minibatch_key
 from tests.support import reference_sampler as ref
 from tests.support.reference_sampler import reference_key
 from tests.support.sampling_cases import (
-    Coo,
     Csc,
     big_fanouts,
     check_graph,
-    check_sampler,
-    coo_graphs,
     csc_graphs,
     epochs,
     fanouts,
@@ -62,19 +58,6 @@ def test_words_are_splitmix64() -> None:
     ]
 
 
-def test_fold_of_zero_is_the_first_word_of_splitmix64() -> None:
-    assert ref.fold(0, 0) == 0xE220A8397B1DCDAF
-    assert ref.fold_all([]) == 0
-    assert ref.fold_all([7, 8]) == ref.fold(ref.fold(0, 7), 8)
-
-
-def test_key_depends_on_order_and_number_of_seeds() -> None:
-    keys = [ref.reference_key(seeds) for seeds in ([], [0], [0, 0], [1, 2], [2, 1], [1, 2, 2], [2**40])]
-    assert len(set(keys)) == len(keys)
-    assert ref.reference_key([]) == ref.fold(0, 0)
-    assert ref.reference_key([5]) == ref.fold(ref.fold(0, 5), 1)
-
-
 @pytest.mark.parametrize(
     ("words", "n", "value", "used"),
     [
@@ -104,17 +87,6 @@ def test_floyd_by_hand() -> None:
     assert ref.floyd(2, 1, scaled((1, 2))) == [1]
 
 
-def test_picks_with_replacement_are_in_order_of_drawing() -> None:
-    assert ref.reference_picks(4, 5, WITH, scaled((3, 4), (0, 4), (3, 4), (2, 4), (2, 4))) == [3, 0, 3, 2, 2]
-
-
-def test_csc_keeps_input_order() -> None:
-    #          edge  0  1  2  3  4
-    sources = [2, 0, 2, 1, 2]
-    destinations = [1, 1, 0, 1, 1]
-    assert ref.reference_csc(sources, destinations, 3) == ([0, 1, 5, 5], [2, 2, 0, 1, 2], [2, 0, 1, 3, 4])
-
-
 def test_minibatch_by_hand() -> None:
     """All neighbours of seeds [1, 0, 1] for two hops. Edges, by id:
 
@@ -130,21 +102,6 @@ def test_minibatch_by_hand() -> None:
     assert batch.indptr == [0, 4, 5, 9, 9, 10]  # node 2 has no in-edges
 
 
-def test_fanout_zero_ends_the_traversal() -> None:
-    batch = ref.reference_sample([0, 1, 2], [1, 0], None, [0], [1, 0, 5], WITH, seed=0, epoch=0)
-    assert (batch.node, batch.indptr, batch.nodes_per_hop) == ([0, 1], [0, 1, 1], [1, 1, 0, 0])
-
-
-def test_feistel_by_hand() -> None:
-    """The first round on Z_3 x Z_2 shifts the left half by what the right half gives."""
-    key = 12345
-    shifts = [ref.high_product(ref.fold(key, right), 3) for right in range(2)]
-    assert [ref.feistel(x, 3, 2, [key]) for x in range(6)] == [
-        (x // 2 + shifts[x % 2]) % 3 * 2 + x % 2 for x in range(6)
-    ]
-    assert ref.SHUFFLE == 0x53485546464C45
-
-
 def check(
     data: st.DataObject, case: TypedCase, seed: int, epoch: int, *, excluding: bool = False, **rules: object
 ) -> None:
@@ -152,12 +109,6 @@ def check(
     plan = data.draw(typed_plans(case.schema, shares, not case.timed, **rules))
     drawn = data.draw(st.lists(typed_seeds(case, excluding), max_size=3))
     check_typed(case, plan, seed, epoch, drawn, data.draw(st.sampled_from([1, 3])))
-
-
-@fixed(60)
-@given(st.data(), typed_cases(), random_seeds, epochs)
-def test_types(data: st.DataObject, case: TypedCase, seed: int, epoch: int) -> None:
-    check(data, case, seed, epoch, disjoint=False, subgraph=Subgraph.DIRECTIONAL)
 
 
 @pytest.mark.parametrize(("timed", "weighted", "excluding"), [*itertools.product([False, True], repeat=3)])
@@ -196,15 +147,6 @@ def test_any_csc(
     check_graph(csc, plan, seed, data.draw(seed_lists(csc.num_nodes)), epoch, threads)
 
 
-@fixed(150)
-@given(st.data(), coo_graphs(), plans(fanouts(3)), random_seeds, epochs)
-def test_any_edge_index(data: st.DataObject, coo: Coo, plan: SamplingPlan, seed: int, epoch: int) -> None:
-    """Edge ids are positions in the user's edge_index, ascending in each adjacency list."""
-    graph = CscGraph.from_edge_index(coo.edge_index, coo.num_nodes)
-    sampler = MacrobatchSampler(graph, plan, seed=seed)
-    check_sampler(sampler, coo.lists(), plan, seed, data.draw(seed_lists(coo.num_nodes)), epoch)
-
-
 @fixed(40)
 @given(stars(), plans(big_fanouts()), random_seeds, epochs)
 def test_stars(csc: Csc, plan: SamplingPlan, seed: int, epoch: int) -> None:
@@ -229,14 +171,6 @@ def test_more_rows_than_nodes() -> None:
     csc = Csc(indptr, torch.arange(count, 2 * count), None)
     seeds = torch.cat([torch.arange(count), torch.zeros(count, dtype=torch.int64)])
     check_graph(csc, SamplingPlan((1, 1), Replacement.WITH), 0, [seeds], epoch=0)
-
-
-def test_without_edge_ids() -> None:
-    check_graph(star(50), SamplingPlan((5, 5), edge_ids=False), 1, [torch.tensor([0, 3])], epoch=0)
-
-
-def test_no_seed_lists() -> None:
-    assert MacrobatchSampler(star(3).graph(), SamplingPlan((2,))).sample([], epoch=0) == []
 
 
 @fixed(100)

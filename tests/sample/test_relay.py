@@ -40,45 +40,6 @@ from tests.support.typed_graphs import TypedCase, assert_same_typed, typed_cases
 JOBS = "tests.sample.job_relay"
 
 
-@each
-@pytest.mark.parametrize("edge_ids", [False, True])
-@pytest.mark.parametrize("seeds_are_own", [False, True])
-def test_what_crosses_the_wire(edge_ids: bool, seeds_are_own: bool) -> None:
-    """Rows are remote nodes asked for and their edges; bytes are the ids, a byte for each number of
-    picks, and little else.
-    """
-    ranks, minibatches = 3, 4
-    arguments = {"edge_ids": edge_ids, "seeds_are_own": seeds_are_own, "minibatches": minibatches}
-    results = [result.value for result in run_ranks(f"{JOBS}:counted", ranks, arguments)]
-    assert sum(result["sent"][0] for result in results) == sum(result["received"][0] for result in results)
-    assert sum(result["sent"][1] for result in results) == sum(result["received"][1] for result in results)
-    nodes, edges, blocks = (sum(result["asked"][at] for result in results) for at in range(3))
-    assert sum(result["sent"][0] for result in results) == nodes + edges
-    assert nodes > 0
-    messages = ranks * (ranks - 1) * (3 - seeds_are_own)
-    ids = 4 * nodes + (8 if edge_ids else 4) * edges
-    padding = sum(result["sent"][1] for result in results) - (ids + nodes + 12 * blocks + 4 * messages)
-    assert 0 <= padding <= messages * 3 * 7
-
-
-@pytest.mark.parametrize(("how", "text"), [("kill", r"no longer exists"), *in_all(("stop", r"is stopped"))])
-def test_a_rank_that_fails_in_the_middle_is_named(how: str, text: str) -> None:
-    timeout = 8.0  # for starting, too: a machine may stand still for seconds
-    results = run_ranks(
-        f"{JOBS}:fault",
-        3,
-        {"how": how, "victim": 1, "timeout": timeout},
-        never_end=[1] if how == "stop" else [],
-        check=False,
-    )
-    for result in (results[0], results[2]):
-        assert result.code == 0, result.stderr
-        value: dict[str, Any] = result.value
-        assert value["error"] == "PeerError" and value["ranks"] == [1], value
-        assert re.search(text, value["text"]) and "topology, epoch 1, macrobatch 3" in value["text"]
-        assert value["seconds"] < 2 * timeout  # one wait, not two
-
-
 def test_wrong_arguments_are_told_before_anything_is_exchanged() -> None:
     for result in run_ranks(f"{JOBS}:refusals", 2):
         said = result.value
@@ -103,7 +64,6 @@ PARTS = st.sampled_from([1, 2, 3, 4, 18])
 def check(
     data: st.DataObject, case: TypedCase, seed: int, *, excluding: bool = False, **rules: object
 ) -> None:
-    """Relays over drawn parts, with ids of either width, give what one process gives."""
     plan = data.draw(typed_plans(case.schema, True, not case.timed, **rules))
     parts = data.draw(PARTS)
     owners = data.draw(owners_of(case, parts))
@@ -148,18 +108,6 @@ def expected_traffic(
     return traffic
 
 
-@fixed(8)
-@given(st.data(), typed_cases(), random_seeds)
-def test_types(data: st.DataObject, case: TypedCase, seed: int) -> None:
-    check(data, case, seed, disjoint=False, subgraph=Subgraph.DIRECTIONAL)
-
-
-@fixed(8)
-@given(st.data(), typed_cases(), random_seeds)
-def test_examples_and_induced_subgraphs(data: st.DataObject, case: TypedCase, seed: int) -> None:
-    check(data, case, seed)
-
-
 @pytest.mark.parametrize("fanout", [256, *in_all(255, 70_000)])
 def test_numbers_of_picks_of_every_width(fanout: int) -> None:
     @fixed(5)
@@ -190,12 +138,11 @@ PLAIN = QuestionForm()
 FULL = QuestionForm(disjoint=True, timed=True, excluding=True)
 
 
-def owned(dtype: torch.dtype = torch.int32) -> OwnedGraph:
-    """Nodes 100 to 149 of 200, ten in-edges each."""
+def owned() -> OwnedGraph:
     arrays = SampledGraph(
         num_nodes=[NODES],
         indptr=[torch.arange(0, EDGES + 1, 10)],
-        indices=[(torch.arange(EDGES) * 7 % 200).to(dtype)],
+        indices=[(torch.arange(EDGES) * 7 % 200).int()],
         edge_ids=[torch.arange(EDGES, dtype=torch.int32) + 1000],
         source=[0],
         target=[0],
@@ -207,8 +154,8 @@ def owned(dtype: torch.dtype = torch.int32) -> OwnedGraph:
     return OwnedGraph(arrays, torch.arange(NODES) * 3, FIRST, all_nodes=200, num_edges=[2000])
 
 
-def rules(fanout: int, **others: bool) -> SamplingRules:
-    flags = {"replace": False, "return_edge": True, "last": False, "induced": False, "coo": False, **others}
+def rules(fanout: int) -> SamplingRules:
+    flags = {"replace": False, "return_edge": True, "last": False, "induced": False, "coo": False}
     return SamplingRules(hops=1, fanouts=[fanout], shares=None, window=-1, **flags)
 
 
@@ -219,21 +166,24 @@ def answered(
 
 
 def seeds_of(node: Tensor, original: Tensor, ptr: list[int]) -> SampledSeeds:
-    """The seeds of minibatches that begin at ``ptr``."""
     keys = [to_signed(minibatch_key(original[a:b])) for a, b in itertools.pairwise(ptr)]
     return SampledSeeds(node, torch.tensor(ptr), torch.tensor(keys, dtype=torch.int64))
-
-
-def book(offsets: list[int], rank: int, num_edges: int, *, wide: bool = False) -> RelayBook:
-    return RelayBook(offsets, 1, rank, [0], [0], [num_edges], wide)
 
 
 def begun(fanout: int = 4, seeds: tuple[int, ...] = (100, 149, 120)) -> tuple[Relay, RelayQuestions]:
     """A relay on rank 0, which owns nothing, after asking rank 1, which owns 100 to 149."""
     node = torch.tensor(seeds)
     given = seeds_of(node, (node - FIRST) * 3, [0, len(seeds)])
-    relay = Relay(given, book([0, 100, 150, 200], 0, 2000), rules(fanout), PLAIN, seed=1, epoch=2)
+    book = RelayBook([0, 100, 150, 200], 1, 0, [0], [0], [2000], False)
+    relay = Relay(given, book, rules(fanout), PLAIN, seed=1, epoch=2)
     return relay, relay.ask()
+
+
+def asked_and_answered(*given: Any, answering: int = 4) -> tuple[Relay, RelayAnswers]:
+    relay, asked = begun(*given)
+    answers = answered(asked.words.tolist(), [asked.words.numel()], answering)
+    assert isinstance(answers, RelayAnswers)
+    return relay, answers
 
 
 def merged(relay: Relay, words: Tensor, counts: list[int]) -> RelayFault | None:
@@ -317,33 +267,25 @@ def test_nodes_that_are_not_ours(node: int) -> None:
 
 @pytest.mark.parametrize("length", [0, 1, 12, 14])
 def test_answers_of_the_wrong_length(length: int) -> None:
-    relay, asked = begun()
-    answers = answered(asked.words.tolist(), [7])
-    assert isinstance(answers, RelayAnswers)
+    relay, answers = asked_and_answered()
     words = torch.cat([answers.words, answers.words])[:length].clone()
     assert merged(relay, words, [0, length, 0]) == RelayFault(WireError.LENGTH, 1, length)
 
 
 def test_answers_of_nobody_who_was_asked() -> None:
-    relay, asked = begun()
-    answers = answered(asked.words.tolist(), [7])
-    assert isinstance(answers, RelayAnswers)
+    relay, answers = asked_and_answered()
     words = torch.cat([answers.words, torch.zeros(1, dtype=torch.int64)])
     assert merged(relay, words, [0, 13, 1]) == RelayFault(WireError.LENGTH, 2, 1)
 
 
 def test_more_picks_than_the_plan_allows() -> None:
-    relay, asked = begun()
-    answers = answered(asked.words.tolist(), [7], fanout=5)
-    assert isinstance(answers, RelayAnswers)
+    relay, answers = asked_and_answered(answering=5)
     assert merged(relay, answers.words, [0, answers.counts[0], 0]) == RelayFault(WireError.PICKS, 1, 5)
 
 
 @pytest.mark.parametrize("source", [200, -1, 2**31 - 1, -(2**31)])
 def test_sources_that_are_no_nodes(source: int) -> None:
-    relay, asked = begun()
-    answers = answered(asked.words.tolist(), [7])
-    assert isinstance(answers, RelayAnswers)
+    relay, answers = asked_and_answered()
     words = answers.words.clone()
     words[7:].view(torch.int32)[5] = source
     assert merged(relay, words, [0, 13, 0]) == RelayFault(WireError.SOURCE, 1, source)
@@ -352,41 +294,16 @@ def test_sources_that_are_no_nodes(source: int) -> None:
 def test_many_sources_that_are_no_nodes() -> None:
     """There is room for as many nodes as the graph has, and no more."""
     seeds = tuple(range(100, 150)) * 200
-    relay, asked = begun(-1, seeds)
-    answers = answered(asked.words.tolist(), [asked.words.numel()], fanout=-1)
-    assert isinstance(answers, RelayAnswers)
+    relay, answers = asked_and_answered(-1, seeds, answering=-1)
     words = answers.words.clone()
     words[-50_000:].view(torch.int32)[:] = torch.arange(1000, 101_000, dtype=torch.int32)
     fault = merged(relay, words, [0, words.numel(), 0])
     assert fault is not None and fault.error is WireError.SOURCE
 
 
-@pytest.mark.parametrize(
-    ("fanout", "num_bytes"), [(0, 0), (255, 1), (256, 2), (65_535, 2), (65_536, 4), (-1, 4)]
-)
-def test_counts_are_as_narrow_as_the_plan_allows(fanout: int, num_bytes: int) -> None:
-    answers = answered([1, 5, 6, 16, *range(100, 116)], [20], fanout)
-    assert isinstance(answers, RelayAnswers)
-    picks = 16 * (0 if fanout == 0 else 10)
-    assert answers.picks == [picks] and answers.counts == [(16 * num_bytes + 8 * picks) // 8]
-
-
 def test_state_of_something_else_is_refused() -> None:
     with pytest.raises(RuntimeError, match="expected the state that an operator returned"):
         torch.ops.pyg_batchgnn.relay_ask(torch.zeros(16, dtype=torch.uint8), 1)
-
-
-def test_no_minibatches_and_no_seeds() -> None:
-    empty = torch.empty(0, dtype=torch.int64)
-    for pointer in ([0], [0, 0, 0]):
-        given = seeds_of(empty, empty, pointer)
-        with_replacement = rules(2, replace=True, return_edge=False, coo=True)
-        relay = Relay(given, book([0, 0, 0], 1, 0, wide=True), with_replacement, PLAIN, seed=0, epoch=0)
-        asked = relay.ask()
-        assert asked.words.dtype == torch.int64 and asked.counts == [0, 0]
-        assert merged(relay, empty, [0, 0]) is None
-        arrays, counts = relay.take()
-        assert not arrays and counts.numel() == 3 * (len(pointer) - 1)
 
 
 def test_opcheck() -> None:

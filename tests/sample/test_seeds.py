@@ -15,7 +15,6 @@ from pyg_batchgnn.sample import (
     Seeds,
     Subgraph,
     TemporalStrategy,
-    minibatch_key,
 )
 from pyg_batchgnn.store import CscGraph, TimeOrder, TypedGraph, WeightSums
 
@@ -51,16 +50,6 @@ def test_the_order_of_types_and_relations_decides_no_pick() -> None:
     ]
     assert len({batch.key for batch in batches}) == 1
     assert all(picked(batch) == picked(batches[0]) for batch in batches)
-
-
-def test_one_type_and_one_relation_give_the_minibatches_of_a_homogeneous_graph() -> None:
-    named = Schema(("paper",), (CITES,))
-    graph = TypedGraph.from_edge_indices(named, {"paper": 20}, {CITES: EDGES[CITES]})
-    seeds, plan = torch.tensor([3, 1, 3]), SamplingPlan((3, 2))
-    (typed,) = MacrobatchSampler(graph, plan, 4).sample([Seeds.of(named, {"paper": seeds})], 2)
-    (plain,) = MacrobatchSampler(CscGraph.from_edge_index(EDGES[CITES], 20), plan, 4).sample([seeds], 2)
-    assert typed.key == plain.key == minibatch_key(seeds)
-    assert torch.equal(typed.node, plain.node) and torch.equal(typed.edge_index, plain.edge_index)
 
 
 def test_accessors_of_one_type_or_relation_say_what_to_read() -> None:

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from pyg_batchgnn.data import HOMOGENEOUS
-from pyg_batchgnn.sample import MacrobatchSampler, Replacement, SamplingPlan, Seeds, TemporalStrategy
+from pyg_batchgnn.sample import MacrobatchSampler, Replacement, SamplingPlan, Seeds
 from pyg_batchgnn.store import CscGraph, TimeOrder, WeightSums
 from tests.support.chi_square import (
     Floats,
@@ -21,7 +21,6 @@ from tests.support.chi_square import (
     p_of_joint,
     p_of_positions,
     p_of_unordered_pairs,
-    rejected,
 )
 from tests.support.tiers import ALL, all_only, in_all
 
@@ -54,7 +53,6 @@ def draws_for(fanout: int) -> int:
 
 
 def partitions(degree: int, cells: int) -> list[Ints]:
-    """Returns two divisions of positions into cells: by their high and by their low digits."""
     position = np.arange(degree)
     if degree <= cells:
         return [position]
@@ -62,7 +60,6 @@ def partitions(degree: int, cells: int) -> list[Ints]:
 
 
 def pair_of_each_draw(picks: Ints, seed: int) -> Ints:
-    """Two different columns of every row, [draws, 2]."""
     columns = np.random.default_rng(seed).random(picks.shape).argsort(axis=1)[:, :2]
     return np.take_along_axis(picks, columns, axis=1)
 
@@ -72,8 +69,6 @@ MARKS = 8192  # isolated nodes, one of which in a seed list makes it a minibatch
 
 @dataclass(frozen=True)
 class Hubs:
-    """A graph of `count` nodes of in-degree `degree`, MARKS isolated nodes and the sources."""
-
     degree: int
     count: int
 
@@ -92,7 +87,6 @@ class Hubs:
 def picks_table(
     hubs: Hubs, fanout: int, replacement: Replacement, seeds: range, epochs: range, marks: range
 ) -> Ints:
-    """Positions picked at one hop: [seeds, epochs, marks, hubs, picks]."""
     graph = hubs.graph()
     plan = SamplingPlan((fanout,), replacement)
     seed_lists = [hubs.seeds(mark) for mark in marks]
@@ -147,16 +141,8 @@ def test_without_replacement(degree: int, fanout: int) -> None:
             assert_uniform(p_of_unordered_pairs(pairs, degree, cell))
 
 
-@pytest.mark.parametrize(("degree", "fanout"), tiered([(d, k) for d, k in WITH_CASES if d <= k]))
-def test_without_choice(degree: int, fanout: int) -> None:
-    """All neighbours in the order of the adjacency list."""
-    picks = draw_picks(degree, fanout, WITHOUT, 500)
-    assert (picks == np.arange(degree)).all()
-
-
 @pytest.mark.parametrize(("degree", "fanout"), [(5, 2), (6, 4), *in_all((5, 3), (9, 8), (10, 5))])
 def test_every_subset(degree: int, fanout: int) -> None:
-    """All subsets of a small adjacency list are equally likely."""
     picks = draw_picks(degree, fanout, WITHOUT, 40_000)
     counts = np.bincount((1 << picks).sum(axis=1), minlength=1 << degree)
     possible = [subset for subset in range(1 << degree) if bin(subset).count("1") == fanout]
@@ -173,39 +159,6 @@ def test_last_neighbours_of_a_long_list(degree: int, fanout: int) -> None:
 
 
 # Samplers with the faults that have been published. They give positions, [draws, fanout].
-
-
-def floyd_off_by_one(degree: int, fanout: int, draws: int) -> Ints:
-    """Draws by Floyd's algorithm with bounded(j) in place of bounded(j + 1)."""
-    generator = np.random.default_rng(0)
-    picks = np.empty((draws, fanout), dtype=np.int64)
-    for column, j in enumerate(range(degree - fanout, degree)):
-        t = generator.integers(0, max(j, 1), draws)
-        taken = (picks[:, :column] == t[:, None]).any(axis=1)
-        picks[:, column] = np.where(taken, j, t)
-    return picks
-
-
-def a_run_of_neighbours(degree: int, fanout: int, draws: int) -> Ints:
-    """A random start and its successors: every neighbour equally likely, pairs not."""
-    start = np.random.default_rng(2).integers(0, degree, (draws, 1))
-    return (start + np.arange(fanout)) % degree
-
-
-class TestTheTestsCanFail:
-    """The same statistics, the same number of draws, a sampler with a known fault."""
-
-    @pytest.mark.parametrize(("degree", "fanout"), [(2, 1), (11, 10), (100, 10)])
-    def test_floyd_off_by_one(self, degree: int, fanout: int) -> None:
-        """Large fanouts hide the fault from statistics; equality with the reference sees it."""
-        picks = floyd_off_by_one(degree, fanout, draws_for(fanout))
-        assert rejected(p_of_positions(picks, degree, np.arange(degree), without=True))
-
-    def test_runs_of_neighbours(self) -> None:
-        """A fault that only pairs show."""
-        picks = a_run_of_neighbours(100, 10, draws_for(10))
-        assert_uniform(p_of_positions(picks[:, :1], 100, np.arange(100), without=False))
-        assert rejected(p_of_unordered_pairs(pair_of_each_draw(picks, 5), 100, partitions(100, 20)[0]))
 
 
 # Picks that differ in any part of the key have nothing to do with each other. Every test counts
@@ -230,13 +183,6 @@ def test_parts_of_the_key(degree: int) -> None:
         assert_uniform(p_of_joint(*halves(table % 8, axis), EIGHT))
 
 
-def test_parts_of_the_key_without_replacement() -> None:
-    """One neighbour of ten."""
-    table = picks_table(Hubs(10, FEW_HUBS), 1, Replacement.WITHOUT, SEEDS, EPOCHS, FEW_MARKS)
-    for axis in range(4):
-        assert_uniform(p_of_joint(*halves(table, axis), TEN))
-
-
 def test_seed_and_epoch_are_not_interchangeable() -> None:
     """(seed a, epoch b) against (seed b, epoch a), for all a < b."""
     table = picks_table(Hubs(10, FEW_HUBS), 4, Replacement.WITH, range(10), range(10), FEW_MARKS)
@@ -245,7 +191,6 @@ def test_seed_and_epoch_are_not_interchangeable() -> None:
 
 
 def one_hop(plan: SamplingPlan, seed_lists: list[list[int]], node: int) -> Ints:
-    """Returns the picks of a node's first row in each minibatch, [lists, picks]."""
     hubs = Hubs(10, FEW_HUBS)
     sampler = MacrobatchSampler(hubs.graph(), plan, seed=21)
     batches = sampler.sample([torch.tensor(seeds) for seeds in seed_lists], epoch=3)
@@ -295,24 +240,12 @@ def test_hops(replacement: Replacement) -> None:
             assert_uniform(p_of_joint(picks[:, hop], picks[:, later], EIGHT))
 
 
-def one_key_for_all_nodes(degree: int, draws: int, nodes: int) -> Ints:
-    """[draws, nodes]: the nodes of a minibatch all see the same random words."""
-    return np.random.default_rng(3).integers(0, degree, (draws, 1)).repeat(nodes, axis=1)
-
-
-def test_one_key_for_all_nodes_is_rejected() -> None:
-    """Returns the table of a minibatch's nodes for a sampler whose key leaves the node out."""
-    table = one_key_for_all_nodes(10, draws=2000, nodes=FEW_HUBS)
-    assert rejected(p_of_joint(*halves(table, 1), TEN))
-
-
 HUBS = 4000
 WEIGHTS = np.array([4.0, 0.0, 1.0, 2.5, 0.5, 1.0])
 SKEWED = np.array([1e6, 1.0, 3.0, 2.0])  # most draws hit the first again: the second pass is needed
 
 
 def picks(sampler: MacrobatchSampler, degree: int, rounds: int, time: int | None = None) -> Ints:
-    """Positions picked by all hubs, [rounds * HUBS, k]."""
     nodes = torch.arange(HUBS)
     times = None if time is None else torch.full((HUBS,), time)
     seeds = Seeds.of(HOMOGENEOUS, {"node": nodes}, time=times)
@@ -369,12 +302,6 @@ def test_weights_without_replacement(weights: Floats, fanout: int) -> None:
     assert_uniform(p_of_sequences(found, law_of_successive_draws(weights, fanout)))
 
 
-def test_another_law_is_rejected() -> None:
-    found = weighted(WEIGHTS, 2, Replacement.WITHOUT)
-    other = law_of_successive_draws(np.where(WEIGHTS == 4.0, 3.5, WEIGHTS), 2)
-    assert rejected(p_of_sequences(found, other))
-
-
 @pytest.mark.parametrize("window", [None, 3])
 def test_times_are_uniform_among_the_allowed(window: int | None) -> None:
     """Of times 0 to 9, a seed of time 6 allows 0 to 6, or 3 to 6 in a window of 3."""
@@ -390,14 +317,6 @@ def test_times_are_uniform_among_the_allowed(window: int | None) -> None:
     for a, b in np.sort(found, axis=1).tolist():
         counts[a, b] += 1
     assert_uniform(p_of_cells(np.array(list(counts.values())), np.full(len(pairs), 1 / len(pairs))))
-
-
-def test_the_last_are_the_latest() -> None:
-    graph = Hubs(10, HUBS).graph()
-    time = torch.arange(10).flip(0).repeat(HUBS)
-    plan = SamplingPlan((3,), temporal=TemporalStrategy.LAST)
-    sampler = MacrobatchSampler(graph, plan, times=[TimeOrder.of(graph.in_edges, time)])
-    assert (9 - picks(sampler, 10, 1, time=6) == [4, 5, 6]).all()
 
 
 def test_weights_within_a_window() -> None:

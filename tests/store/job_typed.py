@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.comm import Communicator, Header, MessageKind
-from pyg_batchgnn.data import Dataset, EdgeSet, Group, NodeSet
+from pyg_batchgnn.comm import Communicator, MessageKind
+from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.partition import Part
-from pyg_batchgnn.store import Columns, DistFeatureStore, DistGraphStore, RowReader, RowRequest
+from pyg_batchgnn.store import DistFeatureStore, DistGraphStore
 from pyg_batchgnn.store.directory import edge_targets, internal_ids_by_type
 from pyg_batchgnn.store.dist_features import group_name
 from tests.partition.job_partition import CASES as PLAIN
@@ -40,14 +38,11 @@ def parts(comm: Communicator) -> list[tuple[Dataset, Part]]:
 
 
 def some(size: int, rank: int) -> Tensor:
-    """Returns ids with repetitions, others on each rank; none where there are none."""
     draw = torch.Generator().manual_seed(rank)
     return torch.randint(max(size, 1), (7 * rank + 3 if size else 0,), generator=draw)
 
 
 def reads_and_writes(comm: Communicator) -> None:
-    """Attributes by type, relation and original id are those of the whole graph, also after
-    writes."""
     for dataset, part in parts(comm):
         for share in (True, False):
             store = DistFeatureStore(part, comm, share=share)
@@ -74,70 +69,7 @@ def reads_and_writes(comm: Communicator) -> None:
                 store.get_tensor("venue", "x", index=torch.arange(1))
 
 
-def rows_of_all_groups(comm: Communicator) -> None:
-    for dataset, part in parts(comm):
-        internal = all_internal_ids(owners(dataset, comm.size), part.book)
-        store = DistFeatureStore(part, comm, share=False)
-        sets = [one for one in dataset.sets if one.tables or one.group.is_node]
-        columns = {one.group: Columns(list(one.tables), one.group.is_node) for one in reversed(sets)}
-        reader, wanted, originals = store.reader(columns), dict[Group, RowRequest](), {}
-        for one in sets:
-            if comm.rank == 1 and one.num_rows % 2:
-                continue  # a rank that wants nothing of a group
-            ids = some(one.num_rows, comm.rank)
-            node = edge = ids
-            kind = dataset.schema.type_of_rows(one.group)
-            if one.group.is_edge:
-                node = (
-                    dataset.edge_sets[dataset.schema.edge_groups.index(one.group)].edge_index[1][ids].long()
-                )
-            order = internal[kind][node].argsort(stable=True)
-            originals[one.group] = ids[order]
-            found = internal[kind][node][order]
-            wanted[one.group] = RowRequest(found, edge[order] if one.group.is_edge else None)
-        before = comm.counters.snapshot()
-        rows = reader.read(wanted, Header(MessageKind.FEATURES))
-        spent = (comm.counters.snapshot() - before)[MessageKind.FEATURES]
-        assert spent.rounds == 2
-        for one in sets:
-            ids = originals.get(one.group, torch.empty(0, dtype=torch.int64))
-            block = rows.blocks[one.group]
-            for name, table in one.tables.items():
-                assert torch.equal(block.attributes[name], table[ids]), (one.group, name)
-            if one.group.is_node:
-                assert block.original is not None and torch.equal(block.original.long(), ids)
-        reads_one_type(reader, part, internal, sets)
-
-
-def reads_one_type(
-    reader: RowReader, part: Part, internal: Sequence[Tensor], sets: Sequence[NodeSet | EdgeSet]
-) -> None:
-    """Reads all rows of the first type. Nothing is sent for the other groups but their number of
-    rows, and that only to ranks that own rows of the first."""
-    comm, group = reader.comm, sets[0].group
-    order = internal[0].argsort()
-    before = comm.counters.snapshot()
-    rows = reader.read({group: RowRequest(internal[0][order])}, Header(MessageKind.FEATURES))
-    spent = (comm.counters.snapshot() - before)[MessageKind.FEATURES]
-    owned = [len(part.book.nodes_of(rank, 0)) for rank in range(comm.size)]
-    own, others = owned[comm.rank], [count for rank, count in enumerate(owned) if rank != comm.rank]
-    assert rows.fetched == {one.group: sum(others) * (one.group == group) for one in sets}
-    answered = own * len(others)
-    assert (spent.rows_sent, spent.rows_received) == (sum(others) + answered,) * 2
-    numbers = len(sets) if len({one.group.kind for one in sets}) < len(sets) else 0
-    asking = sum(4 * (count + numbers) for count in others if count)
-    asked = 4 * (own + numbers) * len(others) if own else 0
-    row_bytes = reader.format(group).wire_bytes
-    assert spent.bytes_sent == asking + answered * row_bytes
-    assert spent.bytes_received == asked + sum(others) * row_bytes
-    for name, table in sets[0].tables.items():
-        assert torch.equal(rows.blocks[group].attributes[name], table[order])
-    empty = [block for at, block in rows.blocks.items() if at != group]
-    assert not any(len(column) for block in empty for column in block.columns.values())
-
-
 def lookups(comm: Communicator) -> None:
-    """Ids of several types are looked up together, and all ranks together have every edge once."""
     for dataset, part in parts(comm):
         internal = all_internal_ids(owners(dataset, comm.size), part.book)
         asked = {

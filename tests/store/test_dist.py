@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch_geometric.data import TensorAttr
 
-from pyg_batchgnn import MacrobatchNeighborLoader, ops
+from pyg_batchgnn import MacrobatchNeighborLoader
 from pyg_batchgnn.comm import AgreementError, CommError, Communicator, Counts, host_memory
 from pyg_batchgnn.data import EDGES, NODES, Group, RowKind
 from pyg_batchgnn.nn import SAGE
@@ -71,7 +71,6 @@ from tests.support.tiny_datasets import equal
 
 
 def some_ids(size: int, rank: int, how: str) -> torch.Tensor:
-    """Returns ids with repetitions, others on each rank; sometimes none."""
     draw = torch.Generator().manual_seed(rank + 10 * len(how))
     if how == "none here" and rank == 0:
         return torch.empty(0, dtype=torch.int64)
@@ -79,7 +78,6 @@ def some_ids(size: int, rank: int, how: str) -> torch.Tensor:
 
 
 def dtypes(comm: Communicator) -> None:
-    """Attributes of all types and shapes are read and written, shared or not."""
     draw = torch.Generator().manual_seed(5)
     wholes = {
         str(dtype): torch.randint(0, 2, (CASES[0].nodes, *shape), generator=draw).to(dtype)
@@ -102,7 +100,6 @@ def dtypes(comm: Communicator) -> None:
 
 
 def writes(comm: Communicator) -> None:
-    """The last row of the highest rank stays if ranks write the same row."""
     for case in CASES:
         data = whole(case)
         store = DistFeatureStore(part_of(case, comm.size, comm.rank), comm)
@@ -126,7 +123,6 @@ def writes(comm: Communicator) -> None:
 
 
 def refusals(comm: Communicator) -> None:
-    """The stores refuse wrong arguments, with a remedy, before anything is exchanged."""
     part = part_of(CASES[0], comm.size, comm.rank)
     features, graph = DistFeatureStore(part, comm), DistGraphStore(part, comm)
     refused: list[tuple[type[Exception], str, Any]] = [
@@ -259,7 +255,7 @@ def test_every_rank_reads_the_whole_topology(hosts: list[int], round_bytes: int)
 
 
 @pytest.mark.parametrize("ranks", [*in_all(1, 3), 2])
-@pytest.mark.parametrize("job", [job_typed.reads_and_writes, job_typed.rows_of_all_groups, job_typed.lookups])
+@pytest.mark.parametrize("job", [job_typed.reads_and_writes, job_typed.lookups])
 def test_stores(job: Callable[..., Any], ranks: int) -> None:
     run_ranks(job, ranks)
 
@@ -373,15 +369,6 @@ def test_nodes_are_found_in_any_order(
         assert found.missing.tolist() == [at for at, node in enumerate(asked) if node not in own]
 
 
-def test_a_part_is_looked_through_once() -> None:
-    part = part_without_edges(torch.zeros(LOOKED_UP, dtype=torch.int64), torch.arange(LOOKED_UP).flip(0), 0)
-    nodes = OwnRowFinder(part)
-    with mock.patch("pyg_batchgnn.ops.is_ascending", wraps=ops.is_ascending) as look:
-        for node in range(LOOKED_UP):
-            assert nodes.find(0, torch.tensor([node])).row.tolist() == [LOOKED_UP - 1 - node]
-    assert look.call_count == 1
-
-
 OPTIONS: tuple[dict[str, Any], ...] = (
     {"schedule": "local", "macrobatch_size": 3, "fetch_size": 2, "export": "native", "prefetch": 1},
     {"schedule": "global", "macrobatch_size": 4, "fetch_size": 4, "export": "pyg"},
@@ -403,7 +390,6 @@ def parts_in_files(folder: str, comm: Communicator) -> Iterator[tuple[Case, Part
 
 
 def traffic(counts: Counts) -> dict[str, dict[str, float]]:
-    """Returns what was sent; no times."""
     return {
         kind: {name: count for name, count in told.items() if "seconds" not in name}
         for kind, told in counts.as_dict().items()
@@ -411,7 +397,6 @@ def traffic(counts: Counts) -> dict[str, dict[str, float]]:
 
 
 def epochs_from_files(comm: Communicator, folder: str) -> None:
-    """Minibatches and messages are those of the same parts_in_files in memory."""
     read = 0
     torch.manual_seed(0)
     model = SAGE(5, 8, 2, 3).eval()
@@ -445,7 +430,6 @@ def epochs_from_files(comm: Communicator, folder: str) -> None:
 
 
 def stores_of_files(comm: Communicator, folder: str) -> None:
-    """PyG's interface; which tables are held; what is refused."""
     for case, part in parts_in_files(folder, comm):
         data = whole(case)
         for share in (True, False):

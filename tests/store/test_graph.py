@@ -27,7 +27,6 @@ from pyg_batchgnn.train.cli.app import main
 
 
 def obvious_csc(edge_index: Tensor, num_nodes: int) -> tuple[list[int], list[int], list[int]]:
-    """Returns indptr, sources and input edge ids, found by looking at each edge for each node."""
     pairs = edge_index.t().tolist()
     indptr, sources, ids = [0], [], []
     for node in range(num_nodes):
@@ -82,12 +81,6 @@ def test_sorted_edges_need_no_ids() -> None:
     assert graph.edge_ids is None
 
 
-def test_from_csc_copies_nothing() -> None:
-    indptr, indices, edge_ids = torch.tensor([0, 1, 3]), torch.tensor([1, 0, 1]), torch.tensor([2, 0, 1])
-    graph = CscGraph.from_csc(indptr, indices, edge_ids)
-    assert graph.indptr is indptr and graph.indices is indices and graph.edge_ids is edge_ids
-
-
 @pytest.mark.parametrize(
     ("edge_index", "num_nodes", "error", "words"),
     [
@@ -130,13 +123,6 @@ def test_refused_csc(
             as_tensor(indptr), as_tensor(indices), None if edge_ids is None else as_tensor(edge_ids)
         )
     assert all(word in str(caught.value) for word in words), caught.value
-
-
-def test_huge_pages_are_advice_only() -> None:
-    graph = CscGraph.from_edge_index(torch.randint(1000, (2, 1 << 19)), 1000)
-    before = [graph.indptr.clone(), graph.indices.clone()]
-    assert graph.advise_huge_pages() is graph
-    assert torch.equal(graph.indptr, before[0]) and torch.equal(graph.indices, before[1])
 
 
 def test_arrays_are_checked_when_a_graph_is_made_and_when_they_change() -> None:
@@ -358,14 +344,6 @@ def test_adj_t() -> None:
     graph = graph_from_pyg(Data(adj_t=adj_t, num_nodes=NODES))
     assert torch.equal(graph.indptr, adj_t.crow_indices()) and torch.equal(graph.indices, adj_t.col_indices())
     assert graph.edge_ids is None
-
-
-def test_adj_t_of_torch_sparse() -> None:
-    torch_sparse = pytest.importorskip("torch_sparse")
-    edge_index = edges(100).unique(dim=1)
-    adj_t = torch_sparse.SparseTensor(row=edge_index[1], col=edge_index[0], sparse_sizes=(NODES, NODES))
-    graph = graph_from_pyg(Data(adj_t=adj_t, num_nodes=NODES))
-    assert graph.num_edges == edge_index.size(1)
 
 
 def test_by_destination_is_used_where_it_lies() -> None:

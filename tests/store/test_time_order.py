@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.testing import MyFeatureStore, MyGraphStore
@@ -20,39 +17,11 @@ from pyg_batchgnn.store import (
     TimeLevel,
     TimeOrder,
     Times,
-    WeightSums,
     attribute_by_group,
     sum_weights,
     typed_graph_from_pyg,
     weight_by_group,
 )
-
-NODES = 12
-
-
-@st.composite
-def graphs(draw: st.DrawFn) -> tuple[CscGraph, int]:
-    number = draw(st.integers(0, 60))
-    generator = torch.Generator().manual_seed(draw(st.integers(0, 99)))
-    edge_index = torch.randint(NODES, (2, number), generator=generator)
-    return CscGraph.from_edge_index(edge_index, NODES), draw(st.integers(1, 9))
-
-
-def lists(graph: CscGraph) -> list[range]:
-    ends = graph.indptr.tolist()
-    return [range(begin, end) for begin, end in itertools.pairwise(ends)]
-
-
-@given(graphs())
-def test_in_edges_by_time_and_then_by_input_edge(case: tuple[CscGraph, int]) -> None:
-    graph, distinct = case
-    time = torch.randint(distinct, (graph.num_edges,), generator=torch.Generator().manual_seed(1))
-    order = TimeOrder.of(graph.in_edges, time)
-    position = order.by_place(torch.arange(graph.num_edges))
-    for places in lists(graph):
-        wanted = sorted(places, key=lambda at: (int(time[at]), at))
-        assert position[places.start : places.stop].tolist() == wanted
-        assert order.time[places.start : places.stop].tolist() == time[wanted].tolist()
 
 
 def test_lists_in_the_order_of_time_need_no_positions() -> None:
@@ -63,18 +32,6 @@ def test_lists_in_the_order_of_time_need_no_positions() -> None:
     assert order.time.data_ptr() != time.data_ptr()  # the user may write to theirs
     assert order.by_place(time).equal(time)
     assert TimeOrder.of(graph.in_edges, time.flip(0)).position.numel() == 5
-
-
-@given(graphs())
-def test_sums_start_anew_at_every_list(case: tuple[CscGraph, int]) -> None:
-    graph, _ = case
-    weight = torch.rand(graph.num_edges, generator=torch.Generator().manual_seed(2))
-    sums = WeightSums.of(graph.in_edges, weight).sums
-    for places in lists(graph):
-        total = 0.0
-        for at in places:
-            total += float(weight[at])
-            assert float(sums[at]) == total  # to the bit
 
 
 def hetero() -> HeteroData:

@@ -24,13 +24,11 @@ def with_targets(dataset: Dataset, y: Tensor) -> Dataset:
 
 
 def with_labels(dataset: Dataset) -> Dataset:
-    """Returns the graph with three labels per node, which tell four classes apart."""
     classes = dataset.nodes.tables[LABELS]
     return with_targets(dataset, torch.stack([classes == 0, classes % 2 == 0, classes > 1], dim=1).long())
 
 
 def with_values(dataset: Dataset) -> Dataset:
-    """Returns the graph with two values per node, near its class and its negative half."""
     classes = dataset.nodes.tables[LABELS].float()
     noise = torch.randn(len(classes), 2, generator=torch.Generator().manual_seed(0))
     return with_targets(dataset, torch.stack([classes, -classes / 2], dim=1) + 0.1 * noise)

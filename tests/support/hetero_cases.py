@@ -57,7 +57,6 @@ def make_hetero(seed: int = 0) -> HeteroData:
 
 
 def make_timed() -> HeteroData:
-    """Returns the same graph with times of papers and of edges, and with weights of edges."""
     data = make_hetero()
     data["paper"].time = torch.arange(60) % 10
     for number, relation in enumerate((CITES, WRITES)):
@@ -67,7 +66,6 @@ def make_timed() -> HeteroData:
 
 
 def as_hetero(data: Data, node_type: str = "thing", name: str = "knows") -> HeteroData:
-    """Returns the same graph and attributes, with names for its nodes and edges."""
     hetero = HeteroData()
     for key, value in data._store.items():
         is_edge = key == "edge_index" or data.is_edge_attr(key)

@@ -75,7 +75,6 @@ def crossed() -> dict[str, int]:
 
 
 def loaded() -> dict[str, int]:
-    """Returns how many modules an import of a loader and of `accelerate` loads."""
     found = subprocess.check_output([sys.executable, "-c", _COUNT_MODULES], text=True, cwd=ROOT)
     return {"modules loaded: a loader and accelerate": int(found)}
 

@@ -67,7 +67,6 @@ def layer_edges(minibatch: SampledMinibatch, layer: int) -> tuple[Tensor, int, i
 
 
 def both(ours: type, pygs: type, *arguments: Any, dtype: torch.dtype, **options: Any) -> tuple[Any, Any]:
-    """Both with the same parameters, which went from ours into PyG's and back."""
     torch.manual_seed(3)
     one, other = ours(*arguments, **options).to(dtype), pygs(*arguments, **options).to(dtype)
     other.load_state_dict(one.state_dict())
@@ -79,7 +78,6 @@ def both(ours: type, pygs: type, *arguments: Any, dtype: torch.dtype, **options:
 
 
 def gradients(module: torch.nn.Module, out: Tensor, *inputs: Tensor) -> list[Tensor]:
-    """Returns the gradients of a weighted sum of the output, for parameters and inputs."""
     weights = torch.linspace(-1.0, 1.0, out.numel(), dtype=out.dtype).view_as(out)
     leaves = [*module.parameters(), *inputs]
     found = torch.autograd.grad((out * weights).sum(), leaves, allow_unused=True, materialize_grads=True)

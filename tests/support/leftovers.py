@@ -16,7 +16,6 @@ _LOOKS = 400
 
 @contextlib.contextmanager
 def nothing_is_left() -> Iterator[None]:
-    """Asserts that what the block started has left nothing behind."""
     shared, ports = shared_memory(), listening()
     yield
     left = stays(shared_memory, shared)
@@ -41,7 +40,6 @@ def stays(names: Callable[[], set[Any]], before: set[Any]) -> set[Any]:
 
 
 def listening() -> set[int]:
-    """Ports at which this process and those that it started listen."""
     own = {socket for pid in _family() for socket in _sockets(pid)}
     found = set()
     for table in ("tcp", "tcp6"):
@@ -54,7 +52,6 @@ def listening() -> set[int]:
 
 
 def _family() -> set[int]:
-    """This process and its descendants."""
     parents = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
@@ -66,7 +63,6 @@ def _family() -> set[int]:
 
 
 def _sockets(pid: int) -> Iterator[str]:
-    """Inodes of a process's sockets."""
     with contextlib.suppress(OSError):
         for link in Path(f"/proc/{pid}/fd").iterdir():
             with contextlib.suppress(OSError):

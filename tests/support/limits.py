@@ -22,7 +22,6 @@ def wait_until(holds: Callable[[], bool], what: str, seconds: float = SECONDS) -
 
 
 def join_all(threads: Iterable[threading.Thread], seconds: float = SECONDS) -> None:
-    """Waits for threads to end; fails if one of them still runs after ``seconds``."""
     for thread in threads:
         thread.join(seconds)
         assert not thread.is_alive(), f"the thread {thread.name} still runs after {seconds} s"

@@ -70,7 +70,6 @@ def make_case(
     bias: bool = True,
     seed: int = 0,
 ) -> Case:
-    """Returns a layer with random inputs; the first has ``columns[0]`` columns per group."""
     generator = torch.Generator().manual_seed(seed)
 
     def normal(*shape: int) -> Tensor:

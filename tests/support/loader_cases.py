@@ -36,7 +36,6 @@ def make_loader(data: Any, fanouts: Iterable[int] = (4, 3), **kwargs: Any) -> Ma
 
 
 def contents(batch: Any) -> dict[Any, Any]:
-    """Everything that a batch holds: by name, of a typed one by store and name."""
     if isinstance(batch, Minibatch) and len(batch.nodes) > 1:
         batch = batch.to_data()
     if isinstance(batch, HeteroData):
@@ -50,7 +49,6 @@ def contents(batch: Any) -> dict[Any, Any]:
 
 
 def equal(one: Any, other: Any) -> bool:
-    """Returns whether two values have the same type, dtype, shape and bits."""
     if type(one) is not type(other):
         return False
     if isinstance(one, Tensor):

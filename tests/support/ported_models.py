@@ -87,7 +87,6 @@ def trimming(batch: Data) -> dict[str, Any]:
 
 
 def results(model: torch.nn.Module, out: Tensor, *inputs: Tensor) -> dict[str, Tensor]:
-    """The output with the gradients of a weighted sum, by parameter and input."""
     weights = torch.linspace(0.1, 1.0, out.numel(), dtype=out.dtype).view_as(out)
     leaves = {name: one for name, one in model.named_parameters() if one.requires_grad}
     leaves |= {f"input {i}": one for i, one in enumerate(inputs)}

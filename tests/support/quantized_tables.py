@@ -30,7 +30,6 @@ def drawn_table(
 
 
 def exactly_decoded(table: QuantizedTensor) -> Tensor:
-    """Returns the rows of a table, every number computed with fractions and rounded once."""
     scale, offset = ([Fraction(one) for one in row] for row in table.decoding.tolist())
     codes = table.codes.view(len(table), -1)
     rows = [

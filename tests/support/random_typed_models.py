@@ -34,8 +34,6 @@ TYPED_CONVS: dict[str, Callable[[int, int, bool], torch.nn.Module]] = {
 
 @dataclass(frozen=True)
 class TypedPlan:
-    """A typed model: of each layer the convolutions, how it joins relations, and what follows."""
-
     layers: tuple[tuple[str, str, str, bool], ...]
     output: str
 
@@ -208,20 +206,6 @@ class Transformers(torch.nn.Module):
         return self.second({name: x.tanh() for name, x in x_dict.items()}, edge_index_dict)
 
 
-class Numbered(torch.nn.Module):
-    """Edges of all relations at once, with the number of the type of each."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first = pyg.RGCNConv(FEATURES, WIDTH, 4)
-
-    def forward(self, x_dict: Any, edge_index_dict: Any) -> Any:
-        x = torch.cat([x_dict["a"], x_dict["b"]])
-        edges = torch.cat([edge_index_dict[A_TO_A], edge_index_dict[A_TO_B]], dim=1)
-        kinds = torch.cat([edge_index_dict[A_TO_A][0] * 0, edge_index_dict[A_TO_B][0] * 0 + 1])
-        return self.first(x, edges, kinds).split([x_dict["a"].size(0), x_dict["b"].size(0)])[0]
-
-
 def to_hetero() -> torch.nn.Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -236,5 +220,4 @@ FORMS: dict[str, tuple[Callable[[], torch.nn.Module], bool]] = {
     "by relation": (ByRelation, True),
     "transformers": (Transformers, False),
     "weighted": (Weighted, True),
-    "numbered": (Numbered, False),
 }

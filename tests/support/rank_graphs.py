@@ -30,7 +30,6 @@ def policies(ranks: int) -> tuple[str, ...]:
 
 
 def typed() -> HeteroData:
-    """Returns a typed graph whose attributes are tensors or codes, a row per node or edge."""
     data = make_timed()
     data["lonely"].x = torch.as_tensor(data["lonely"].x)
     del data["lonely"].name, data.about
@@ -42,7 +41,6 @@ def typed() -> HeteroData:
 
 
 def plain() -> Data:
-    """Returns a homogeneous graph with times of nodes and of edges, and with weights."""
     data = whole(CASES[0])
     data.time = torch.arange(data.num_nodes) * 7 % 10
     data.stamp = torch.arange(data.num_edges) * 3 % 10

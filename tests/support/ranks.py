@@ -31,8 +31,6 @@ _PYG = re.compile(r"_(propagate|edge_updater)_\w+\.(py|cpython-\w+\.pyc)$")
 
 @dataclass(frozen=True)
 class RankResult:
-    """The end of one rank."""
-
     rank: int
     code: int  # of its exit; minus the signal that ended it
     value: Any  # what the function returned, by JSON; None where it did not
@@ -40,20 +38,16 @@ class RankResult:
 
 
 class Job:
-    """Ranks that run."""
-
     def __init__(self, pids: list[int], folder: Path) -> None:
         self.pids, self.folder = pids, folder
         self.codes: list[int | None] = [None] * len(pids)
 
     def kill(self) -> None:
-        """Kills every rank and what it started, at once."""
         for pid in self.pids:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGKILL)
 
     def wait(self, ranks: set[int], timeout: float) -> bool:
-        """Waits for some ranks to end; whether they did."""
         for _ in range(int(timeout / 0.01)):  # counted, not timed: all may have been stopped together
             self._poll()
             if all(self.codes[rank] is not None for rank in ranks):
@@ -72,7 +66,6 @@ class Job:
         assert not files, f"ranks left temporary files behind: {files}"
 
     def errors(self) -> str:
-        """Returns what the ranks wrote to standard error so far."""
         written = [self.folder / str(rank) / "stderr" for rank in range(len(self.pids))]
         return "\n".join(path.read_text(errors="replace")[-6000:] for path in written if path.exists())
 

@@ -208,8 +208,7 @@ class Options(torch.nn.Module):
         super().__init__()
         self.convs = torch.nn.ModuleList([pyg.GCNConv(FEATURES, HIDDEN), pyg.GCNConv(HIDDEN, CLASSES)])
         self.norms = torch.nn.ModuleList([torch.nn.LayerNorm(HIDDEN)])
-        self.alpha, self.act, self.rates, self.option = 0.5, "relu", [0.5, 2.0], SimpleNamespace(scale=1.0)
-        self.uses_norm, self.head = True, None
+        self.act, self.rates, self.option = "relu", [0.5, 2.0], SimpleNamespace(scale=0.5)
 
     def forward(
         self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None, power: int = 1
@@ -218,6 +217,5 @@ class Options(torch.nn.Module):
         for number, conv in enumerate(self.convs):
             x = conv(x, edge_index, edge_weight) if edge_weight is not None else conv(x, edge_index)
             if number < len(self.convs) - 1:
-                x = self.norms[number](x) if self.uses_norm else x
-                x = getattr(x, self.act)() * self.alpha * self.rates[1] * self.option.scale
-        return x if self.head is None else self.head(x)
+                x = getattr(self.norms[number](x), self.act)() * self.rates[1] * self.option.scale
+        return x

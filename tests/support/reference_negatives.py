@@ -38,7 +38,6 @@ class ReferencePool:
         return list(nodes) if self.time is None else sorted(nodes, key=lambda node: (self.time[node], node))
 
     def allowed(self, when: int | None) -> list[int]:
-        """The nodes that are allowed, in this order; those up to the earliest if none is."""
         order = self.order
         found = sum(self.time is None or self.time[node] <= when for node in order)
         for count in range(found, self.num_nodes + 1):
@@ -47,7 +46,6 @@ class ReferencePool:
         raise ValueError("no node is allowed")
 
     def draw(self, word: Iterator[int], allowed: Sequence[int]) -> int:
-        """One of the allowed nodes."""
         if self.weight is None:
             return allowed[bounded(word, len(allowed))]
         weights = [self.weight[node] for node in self.order]

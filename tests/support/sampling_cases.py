@@ -10,14 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.ops import minibatch_key
 from pyg_batchgnn.sample import (
     Layout,
     MacrobatchSampler,
     Replacement,
-    SampledEdges,
     SampledMinibatch,
-    SampledNodes,
     SamplingPlan,
 )
 from pyg_batchgnn.store import CscGraph
@@ -155,7 +152,6 @@ def expected_minibatches(
 def assert_equals_reference(
     batch: SampledMinibatch, expected: ReferenceMinibatch, plan: SamplingPlan
 ) -> None:
-    """Every field has the reference's numbers and the documented dtype and shape."""
     assert list(batch.nodes_per_hop) == expected.nodes_per_hop
     assert list(batch.edges_per_hop) == expected.edges_per_hop
     assert batch.batch_size == expected.nodes_per_hop[0]
@@ -220,9 +216,3 @@ def check_graph(
     for layout in Layout:
         sampler = MacrobatchSampler(graph, plan, seed=seed, threads=threads, layout=layout)
         check_sampler(sampler, csc.lists(), plan, seed, seed_lists, epoch)
-
-
-def only_nodes(node: Tensor) -> SampledMinibatch:
-    empty = torch.empty(0, dtype=torch.int64)
-    edges = SampledEdges(torch.tensor([0]), empty, None, [0])
-    return SampledMinibatch.homogeneous(SampledNodes(node, [node.numel()]), edges, minibatch_key(node.long()))

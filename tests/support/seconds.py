@@ -45,7 +45,6 @@ class Seconds:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
-        """Measures a test with its fixtures."""
         before = used()
         ran = yield
         self._seconds[item.nodeid.partition("[")[0]] += used() - before
@@ -59,7 +58,6 @@ class Seconds:
             self._seconds[name] += value
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Adds the start and the collection, and sends all where another process prints them."""
         if self._seconds and not self._from_workers:
             self._seconds["tests/collection/"] = used() - sum(self._seconds.values())
         if hasattr(session.config, "workeroutput"):

@@ -19,16 +19,12 @@ TIMEOUT = 20.0
 
 
 class _Table:
-    """The place for messages of threads to each other."""
-
     def __init__(self, size: int) -> None:
         self.barrier = threading.Barrier(size, timeout=TIMEOUT)
         self.messages: list[list[Tensor]] = [[] for _ in range(size)]
 
 
 class _MemoryTransport(Transport):
-    """Exchanges messages with the other threads."""
-
     def __init__(self, table: _Table, rank: int, size: int) -> None:
         super().__init__(None, rank, size, TIMEOUT, lambda _: None, INT_LIMIT)
         self._table = table

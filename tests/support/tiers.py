@@ -51,7 +51,6 @@ class Slice:
         return cls(piece, pieces)
 
     def has(self, name: str) -> bool:
-        """Returns whether something with a name, such as a test, is in the slice."""
         return zlib.crc32(name.encode()) % self.pieces == self.piece - 1
 
 

@@ -39,7 +39,6 @@ def bank(labels: str = "labels") -> Dataset:
 
 
 def shop() -> Dataset:
-    """Returns users who buy items, at the times of the edges; links are edges with their times."""
     draw = torch.Generator().manual_seed(4)
     index = torch.stack([torch.randint(n, (PURCHASES,), generator=draw) for n in (USERS, ITEMS)])
     time = torch.randint(1000, (PURCHASES,), generator=draw)

@@ -68,7 +68,6 @@ def figures_drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 def weights(run: Path) -> dict[str, Tensor]:
-    """Everything in the checkpoint that is a tensor: weights, best weights, optimiser state."""
     return load_file(run / "checkpoint.safetensors")
 
 

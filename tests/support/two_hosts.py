@@ -18,8 +18,6 @@ _NAMED = 'hostname "$1" && mount --bind "$2" /etc/hosts && shift 2 && exec "$@"'
 
 @dataclass(frozen=True)
 class Ran:
-    """The end of a command on one host."""
-
     code: int
     stdout: str
     stderr: str

@@ -25,8 +25,6 @@ LABOR_TAG = int.from_bytes(b"labor", "little")
 
 @dataclass(frozen=True)
 class Edge:
-    """An in-edge of a node."""
-
     source: int
     number: int  # its input edge id
     time: int | None = None
@@ -62,8 +60,6 @@ class ReferenceSeed:
 
 @dataclass
 class ReferenceMinibatch:
-    """The right minibatch, as lists by type and by relation."""
-
     node: dict[str, list[tuple[int, int]]]  # (example, node)
     nodes_per_hop: dict[str, list[int]]
     ends: dict[Relation, list[int]]  # the number of edges up to each expanded row
@@ -269,7 +265,6 @@ def sums_of(allowed: Allowed) -> tuple[list[float], float]:
 
 
 def running_sums(weights: Sequence[float], total: float = 0.0) -> list[float]:
-    """Returns inclusive sums, added one by one."""
     sums = []
     for weight in weights:
         total += weight

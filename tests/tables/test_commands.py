@@ -13,8 +13,6 @@ import pytest
 
 from pyg_batchgnn.data import DatasetError
 from pyg_batchgnn.tables import draft
-from tests.support.programs import run_python
-from tests.support.tiers import all_only
 from tests.support.training_runs import SMALL, batchgnn, mistake
 
 
@@ -81,16 +79,6 @@ def test_missing_libraries_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "duckdb", None)
     with pytest.raises(DatasetError, match=r"tables need duckdb; pip install 'pyg_batchgnn\[tables\]'"):
         draft(tmp_path)
-
-
-@all_only
-def test_libraries_are_imported_when_they_are_needed() -> None:
-    program = (
-        "import sys, pyg_batchgnn.tables as tables\n"
-        "tables.GraphDescription, tables.convert, tables.draft\n"
-        "assert not {'duckdb', 'pyarrow'} & set(sys.modules)\n"
-    )
-    run_python("-c", program).check_returncode()
 
 
 def write_bank(folder: Path, first: int, count: int) -> None:

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pyg_batchgnn.data import Dataset, GeneratorSpec, generate_folder
-from pyg_batchgnn.train.config.train_config import TrainConfig, assign
+from pyg_batchgnn.data import GeneratorSpec, generate_folder
 from tests.support.launched_runs import assert_ended, assert_same_tensors, launch, train
 from tests.support.tiers import ALL, in_all
-from tests.support.training_runs import batchgnn, job_alone, mistake, records
+from tests.support.training_runs import batchgnn, mistake, records
 
 CACHED = ["--cache", "aggregation"]
 
@@ -44,20 +43,6 @@ def test_a_run_and_its_predictions(
     assert batchgnn("predict", run, "--nodes", "test", "--out", tmp_path / "out") == 0
     assert json.loads((tmp_path / "out" / "META.json").read_text())["scores"] == result["test"]
     assert np.load(tmp_path / "out" / "predictions.npy").size
-
-
-def test_what_is_evaluated_with(small_graph: Dataset) -> None:
-    for kind, options, hops in (
-        ("sage", [], (1, 2)),
-        ("gin", [], (1, 1)),
-        ("gcn", ["sampling.evaluate_with_cache=true"], (1, 1)),
-        ("gin", ["sampling.evaluate_with_cache=false"], (1, 2)),
-    ):
-        base = ["sampling.cache=aggregation", "model.num_layers=2", "sampling.fanout=4,3", "run.threads=1"]
-        config = assign(TrainConfig(), [*base, f"model.kind={kind}", "sampling.batch_size=64", *options])
-        job = job_alone(config, small_graph)
-        batches = (next(iter(job.train_loader)), next(iter(job.val.loader)))
-        assert tuple(len(batch.edges_per_hop) for batch in batches) == hops
 
 
 def test_ranks_train_and_resume_bit_for_bit(graph_folder: Path, tmp_path: Path) -> None:

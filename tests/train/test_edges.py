@@ -14,23 +14,49 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.data import (
+    EDGE_ID,
     Dataset,
     DatasetError,
     EdgeSet,
     LinkSplit,
+    NodeSet,
     check_dataset,
     read_folder,
+    with_reverse_relations,
     write_folder,
 )
 from pyg_batchgnn.train.config.train_config import TrainConfig, assign, config_from_dict
 from pyg_batchgnn.train.errors import TrainError
-from pyg_batchgnn.train.network import EdgeDecoder, edge_features
-from pyg_batchgnn.train.node_tasks import LabelTask, node_task_of
+from pyg_batchgnn.train.network import edge_features
 from pyg_batchgnn.train.training_data import TrainingData
-from tests.support.edge_graphs import PAYS, payments
 from tests.support.launched_runs import assert_ended, assert_same_tensors, launch, train
 from tests.support.tiers import all_only
 from tests.support.training_runs import batchgnn, job_alone, mistake, records
+
+PAYS = ("account", "pays", "account")
+
+
+def payments(accounts: int = 120, edges: int = 900, *, timed: bool = False, labels: str = "class") -> Dataset:
+    """Accounts that pay each other, some of them several times. The label of a payment follows from
+    its features and from what its source paid before."""
+    draw = torch.Generator().manual_seed(5)
+    index = torch.randint(accounts, (2, edges), generator=draw)
+    index[:, ::7] = index[:, :1]  # parallel edges
+    attr, x = torch.randn(edges, 3, generator=draw), torch.randn(accounts, 4, generator=draw)
+    score = attr[:, 0] + 2 * x[index[0], 0] + x[index[1], 1]
+    y = {"class": (score > 0).long() + (score > 2).long(), "label": (score > 0)[:, None], "value": score}
+    tables: dict[str, Tensor] = {"edge_attr": attr, "y": y[labels]}
+    if timed:
+        tables["time"] = torch.arange(edges)
+    ids = {"train": slice(0, 600), "val": slice(600, 750), "test": slice(750, edges)}
+    links = {}
+    for split, part in ids.items():
+        edge = torch.arange(edges)[part]
+        links[split] = LinkSplit(index[:, edge], {EDGE_ID: edge})
+    sets = EdgeSet(PAYS, index, tables, links, 3 if labels == "class" else 0)
+    nodes = NodeSet("account", accounts, {"x": x})
+    return with_reverse_relations(Dataset("payments", (nodes,), (sets,)))
+
 
 BACK = ("account", "rev_pays", "account")
 OF = ["--edge-type", ",".join(PAYS), "--model", "gat", "--heads", 2]
@@ -139,13 +165,6 @@ def test_layers_and_decoder_read_the_rows_of_their_edges() -> None:
     assert changed.tolist() == [True] + [False] * (len(links) - 1)
 
 
-def test_gradients_of_the_decoder() -> None:
-    torch.manual_seed(0)
-    decoder = EdgeDecoder(3, 2, 4).double()
-    rows = [torch.randn(5, columns, dtype=torch.float64, requires_grad=True) for columns in (3, 3, 2)]
-    assert torch.autograd.gradcheck(lambda *given: tuple(decoder(*given)), rows)
-
-
 def test_relations_with_and_without_features_of_edges() -> None:
     """Layers have as many columns for features of edges as each relation has."""
     dataset = payments()
@@ -237,21 +256,6 @@ def test_all_nodes_are_computed_with_features_of_edges(kind: str, learned: bool)
         given, attr = encoder.model.inputs({"account": rows}, {}), data.edge_attr_dict
         wanted, without = layers(given, edges, edge_attr=attr)["account"], layers(given, edges)["account"]
     assert torch.allclose(found, wanted, atol=1e-5) and not torch.allclose(found, without, atol=1e-2)
-
-
-def test_labels_of_edges_are_classes_labels_or_values() -> None:
-    task = config().task
-    assert node_task_of(payments(), task).described == "3 classes"
-    assert node_task_of(payments(labels="label"), task).described == "1 label"
-    values = node_task_of(
-        payments(labels="value"),
-        replace(task, kind=assign(TrainConfig(), ["task.kind=edge-value"]).task.kind),
-    )
-    assert (values.described, values.unit) == ("1 value per edge", "edges")
-    two = payments()
-    two.edges_of(PAYS).tables["y"].clamp_(max=1)
-    two = replace(two, edge_sets=(replace(two.edge_sets[0], num_classes=2), two.edge_sets[1]))
-    assert isinstance(node_task_of(two, config("task.metric=average_precision").task), LabelTask)
 
 
 def broken(**tables: Tensor | None) -> Any:

@@ -7,9 +7,8 @@ import math
 import resource
 import shutil
 import signal
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,27 +16,20 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
 
-from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.data import Dataset, EdgeSet, NodeSet
-from pyg_batchgnn.nn import DotProductDecoder, MLPDecoder
-from pyg_batchgnn.partition import partition
-from pyg_batchgnn.store import DistFeatureStore
+from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.train.checkpoint import Checkpoint, parse_values, save_values
 from pyg_batchgnn.train.config.table import ModelConfig, RunConfig, SamplingConfig
 from pyg_batchgnn.train.config.train_config import TrainConfig
-from pyg_batchgnn.train.evaluate import PairScorer, infer
+from pyg_batchgnn.train.evaluate import infer
 from pyg_batchgnn.train.job import TrainingJob
-from pyg_batchgnn.train.link_prediction import BestPartners, best_columns, find_partners
+from pyg_batchgnn.train.link_prediction import BestPartners, best_columns
 from pyg_batchgnn.train.network import ModelInputs, build_network
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.run_folder import RunFolder
-from pyg_batchgnn.train.run_graph import EmbeddedNodes, EmbeddedRows, RowsHere, RowsOverRanks
 from pyg_batchgnn.train.tasks import Evaluation
 from tests.support.launched_runs import assert_ended, launch
 from tests.support.ranks import run_ranks
-from tests.support.thread_ranks import run_threads
 from tests.support.tiers import examples, in_all
 from tests.support.training_runs import SMALL, batchgnn, job_alone, mistake
 
@@ -62,14 +54,6 @@ def test_each_node_once_in_order(small_graph: Dataset) -> None:
     assert _evaluation(job, stop=True) is None and job.network.model.training, "the mode is put back"
     none = replace(job.val, loader=job.graph.evaluation_loader(nothing))
     assert none.evaluate(Ranks.join(job.config.ranks)) is None
-
-
-def test_equal_weights_give_equal_metrics(small_graph: Dataset) -> None:
-    job = job_alone(_config(), small_graph)
-    other = job_alone(_config(macrobatch_size=2, prefetch=1), small_graph)
-    expected = _evaluation(job)
-    assert expected is not None and expected.scores.keys() == set(job.task.metrics)
-    assert [_evaluation(job), _evaluation(other)] == [expected, expected]
 
 
 def test_full_fanout_equals_the_whole_graph(small_graph: Dataset) -> None:
@@ -100,7 +84,6 @@ def meta(out: Path) -> dict[str, object]:
 
 
 def probabilities(run: Path, data: Dataset) -> torch.Tensor:
-    """Returns the whole graph's forward pass with the best weights of a run."""
     checkpoint = Checkpoint.load(RunFolder(run).checkpoint)
     inputs = ModelInputs(data.schema, "node", {"node": data.num_features}, {})
     network = build_network(checkpoint.config, inputs, data.num_classes)
@@ -217,17 +200,6 @@ def test_ranks_predict_and_evaluate_as_one_process(trained: Path, tmp_path: Path
     assert {path.name for path in tmp_path.iterdir()} == {*commands, "alone", "ids.npy", "metrics.json"}
 
 
-def test_ranks_evaluate_exactly_during_training(graph_folder: Path, tmp_path: Path) -> None:
-    run, options = tmp_path / "run", [*OPTIONS, "--epochs", 1, "--evaluation", "exact"]
-    (seen,) = launch(2, {"arguments": list(map(str, ["train", graph_folder, "--run", run, *options]))})
-    assert_ended(seen, 0)
-    assert "evaluation from all neighbours" in seen[0]["out"]
-    out = tmp_path / "metrics.json"
-    assert batchgnn("evaluate", run, "--splits", "test", "--out", out) == 0
-    result = json.loads((run / "result.json").read_text())["test"]
-    assert json.loads(out.read_text())["scores"]["test"] == pytest.approx(result, abs=1e-5)
-
-
 @pytest.mark.parametrize("victim", [*in_all(0), 1])
 def test_a_rank_that_is_killed_leaves_no_predictions(trained: Path, tmp_path: Path, victim: int) -> None:
     arguments = ["predict", str(trained), "--exact", "--out", str(tmp_path / "out"), "--timeout", "20"]
@@ -268,110 +240,11 @@ def test_partners_do_not_depend_on_the_pieces(random: Any, nodes: int, top: int)
     assert torch.equal(found.partners, order) and torch.equal(found.scores, scores.gather(1, order))
 
 
-@dataclass
-class Watched:
-    """Rows of nodes, with what was asked of them."""
-
-    rows: EmbeddedRows
-    asked: list[Tensor] = field(default_factory=list)  # the ids of each call of `of`
-    passed: list[int] = field(default_factory=list)  # the number of nodes of each piece
-
-    def of(self, node_type: str, ids: Tensor) -> Tensor:
-        self.asked.append(ids)
-        return self.rows.of(node_type, ids)
-
-    def own(self, node_type: str) -> EmbeddedNodes:
-        return self.rows.own(node_type)
-
-    def pieces(self, node_type: str, size: int) -> Any:
-        for piece in self.rows.pieces(node_type, size):
-            self.passed.append(len(piece))
-            yield piece
-
-
-def shop() -> Dataset:
-    none = torch.zeros(2, 0, dtype=torch.int64)
-    nodes = NodeSet("user", USERS), NodeSet("item", ITEMS)
-    return Dataset("shop", nodes, (EdgeSet(("user", "buys", "item"), none),))
-
-
-@pytest.mark.parametrize("ranks", [*in_all(1), 3])
-@pytest.mark.parametrize("relation", [("user", "buys", "item"), ("item", "like", "item")])
-@pytest.mark.parametrize("decoder", [DotProductDecoder(), MLPDecoder(COLUMNS)], ids=["dot", "mlp"])
-def test_ranks_score_what_one_process_scores(
-    ranks: int,
-    relation: tuple[str, str, str],
-    decoder: DotProductDecoder | MLPDecoder,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("pyg_batchgnn.train.link_prediction._TARGETS", 8)
-    monkeypatch.setattr("pyg_batchgnn.train.link_prediction._SCORES", 50)
-    monkeypatch.setattr("pyg_batchgnn.train.evaluate._NUMBERS", 30)
-    monkeypatch.setattr("pyg_batchgnn.train.evaluate._SCORED", 12)
-    draw = torch.Generator().manual_seed(0)
-    whole = {name: torch.randn(n, COLUMNS, generator=draw) for name, n in (("user", USERS), ("item", ITEMS))}
-    whole["item"][40:] = whole["item"][:5]  # ties
-    left, right = whole[relation[0]], whole[relation[2]]
-    pairs = torch.stack([torch.randint(len(one), (200,), generator=draw) for one in (left, right)], dim=1)
-    wanted = torch.cat([torch.tensor([3, 3, 0]), torch.arange(len(left))])
-    network: Any = SimpleNamespace(relation=relation, decoder=decoder)
-
-    def job(comm: Communicator) -> None:
-        if ranks == 1:
-            rows = Watched(RowsHere(whole))
-        else:
-            part = partition(shop(), "random", comm=comm)
-            held = {
-                name: whole[name][part.original_ids(at)] for at, name in enumerate(part.schema.node_types)
-            }
-            rows = Watched(RowsOverRanks.beside(DistFeatureStore(part, comm, share=False), held))
-        own, scorer = rows.own(relation[0]), PairScorer(network, rows, COLUMNS, Ranks(comm, comm))
-        mine = own.find(pairs[:, 0].contiguous())
-        scores[mine.position] = scorer.scores(own.rows, mine.row, pairs[mine.position, 1])
-        asked = torch.cat(rows.asked)
-        assert len(asked) == len(asked.unique()), "each distinct target is fetched once"
-        assert max(map(len, rows.asked)) <= 30 // COLUMNS
-        nodes = own.find(wanted)
-        found = find_partners(network, rows, nodes.row, TOP)
-        partners[nodes.position], best[nodes.position] = found.partners, found.scores
-        assert sum(rows.passed) == len(right) and max(rows.passed) <= 8
-
-    scores = torch.full((200,), math.nan)
-    partners, best = torch.full((len(wanted), TOP), -1), torch.empty(len(wanted), TOP)
-    run_threads(job, ranks)
-    with torch.no_grad():
-        expected = decoder.all_pairs(left, right)
-    torch.testing.assert_close(scores, expected[pairs[:, 0], pairs[:, 1]], atol=1e-5, rtol=1e-5)
-    if relation[0] == relation[2]:
-        expected.fill_diagonal_(-math.inf)
-    order = expected[wanted].argsort(dim=1, descending=True, stable=True)[:, :TOP]
-    assert torch.equal(partners, order), "of equal scores the lower ids come first"
-    torch.testing.assert_close(best, expected[wanted].gather(1, order), atol=1e-6, rtol=1e-6)
-
-
 @pytest.fixture(scope="module")
 def drawn_run(graph_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = tmp_path_factory.mktemp("predict") / "run"
     assert batchgnn("train", graph_folder, "--run", run, *SMALL, "--batch-size", 64, "--epochs", 2) == 0
     return run
-
-
-def test_test_nodes_have_the_accuracy_of_the_run(
-    drawn_run: Path, small_graph: Dataset, tmp_path: Path
-) -> None:
-    out = tmp_path / "out"
-    assert batchgnn("predict", drawn_run, "--nodes", "test", "--out", out) == 0
-    found = arrays(out)
-    assert found.keys() == {"node_ids", "predictions", "probabilities"}
-    labels = small_graph.nodes.tables["y"][small_graph.split("test")].numpy()
-    expected = json.loads((drawn_run / "result.json").read_text())["test"]
-    assert (found["predictions"] == labels).mean() == pytest.approx(expected["accuracy"], abs=1e-12)
-    assert np.array_equal(found["node_ids"], small_graph.split("test").numpy())
-    assert np.array_equal(found["predictions"], found["probabilities"].argmax(1))
-    np.testing.assert_allclose(found["probabilities"].sum(1), 1.0, rtol=1e-5)
-    written = json.loads((out / "META.json").read_text())
-    assert written["scores"] == pytest.approx(expected)
-    assert written["arrays"]["probabilities"] == {"shape": [len(labels), 4], "dtype": "float32"}
 
 
 def test_a_run_of_pygs_layers_is_refused_with_one_sentence(

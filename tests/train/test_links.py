@@ -30,7 +30,6 @@ from pyg_batchgnn.train.graphs import WholeGraph
 from pyg_batchgnn.train.link_tasks import PredictedLinks
 from pyg_batchgnn.train.network import LinkNetwork, build_network
 from pyg_batchgnn.train.run_folder import RunFolder
-from tests.support.bare_graphs import without_features
 from tests.support.launched_runs import (
     NODES,
     arguments,
@@ -49,7 +48,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def slow_metrics(scores: Tensor, negatives: Tensor, is_shared: bool) -> dict[str, float]:
-    """Returns MRR and Hits@10 by counting, link by link."""
     reciprocal, hits = 0.0, 0
     for link, others in zip(scores.tolist(), negatives.tolist(), strict=True):
         above, equal = sum(o > link for o in others), sum(o == link for o in others)
@@ -176,6 +174,8 @@ def test_links_of_named_types(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     given = ["--edge-type", "user,buys,item", "--epochs", 2, "--loss", "bpr"]
     assert batchgnn(*arguments(shop, run, *given)) == 0
     assert "predicts user-buys-item" in capsys.readouterr().out
+    task = read_config(run / "config.json").task
+    assert PredictedLinks.of(load_dataset(shop), task).reverse == ("item", "rev_buys", "user")
     result = json.loads((run / "result.json").read_text())
     assert 0 < result["test"]["mrr"] <= 1 and 0 < result["val"]["mrr"] <= 1
     assert "name one with --edge-type" in mistake(capsys, *arguments(shop, tmp_path / "other"))
@@ -260,23 +260,12 @@ def test_a_split_without_links_needs_no_other_targets() -> None:
         found.measured("val")
 
 
-@pytest.mark.parametrize("prefix", ["", "rev_"])
-def test_the_reverse_of_a_predicted_relation_is_found_by_name(prefix: str) -> None:
-    relations = ("user", "buys", "item"), ("item", "rev_buys", "user")
-    edges = tuple(EdgeSet(one, torch.zeros(2, 1, dtype=torch.int64)) for one in relations)
-    shop = Dataset("shop", (NodeSet("user", 2), NodeSet("item", 2)), edges)
-    wanted, reverse = relations if not prefix else relations[::-1]
-    config = assign(TrainConfig(), ["task.kind=link", f"task.edge_type={json.dumps(wanted)}"]).task
-    assert PredictedLinks.of(shop, config).reverse == reverse
-
-
 #: The fixture `launched` runs many commands on two ranks.
 pytestmark = pytest.mark.timeout(500)
 
-#: With a learning rate of 0 each minibatch has the same loss in any order of steps.
-FROZEN: list[Any] = ["--epochs", 2, "--lr", 0, "--schedule", "global", "--last-batch", "keep"]
 LOCAL: list[Any] = ["--epochs", 2, "--negatives", "in-batch", "--model", "gin", "--prefetch", 1]
-TYPED: list[Any] = ["--edge-type", "user,buys,item", *FROZEN[:2], *FROZEN[4:], "--batch-size", 24]
+TYPED: list[Any] = ["--edge-type", "user,buys,item", "--epochs", 2, "--schedule", "global"]
+TYPED += ["--last-batch", "keep", "--batch-size", 24]
 #: Kinds of predictions, and those that are made of each run.
 KINDS = {
     "pairs": ["--pairs", "pairs.npy"],
@@ -327,7 +316,6 @@ def few_links(folder: Path, path: Path) -> Path:
 @pytest.fixture(scope="module")
 def launched(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Launched:
     path = tmp_path_factory.mktemp("launched")
-    bare = write_folder(without_features(load_dataset(folder)), path / "bare")
     few, shop = few_links(folder, path / "few"), write_shop(path / "shop")
     draw = torch.Generator().manual_seed(1)
     np.save(path / "pairs.npy", torch.randint(40, (90, 2), generator=draw).numpy())
@@ -344,8 +332,6 @@ def launched(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Launched
         "typed measured": ["evaluate", str(path / "typed"), "--out", str(path / "typed.json")],
     }
     if ALL:
-        made["rows"] = arguments(bare, path / "rows", *FROZEN)
-        made["frozen"] = arguments(folder, path / "frozen", *FROZEN)
         made["saved"] = arguments(shop, path / "saved", *TYPED, *of_parts)
     for run, name in PREDICTED:
         made[f"{run} {name}"] = predicting(path, run, name, path / f"{run} {name}")
@@ -357,15 +343,7 @@ def launched(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Launched
     return Launched(path, shop, seen)
 
 
-def test_two_ranks_are_as_one_process(folder: Path, launched: Launched, tmp_path: Path) -> None:
-    for name, data in (("frozen", folder), ("rows", launched.path / "bare")) if ALL else ():
-        run, alone = launched.path / name, tmp_path / name
-        assert batchgnn(*arguments(data, alone, *FROZEN[:4], *FROZEN[6:])) == 0
-        for one, other in zip(records(alone), records(run), strict=True):
-            for part in ("train", "val"):
-                assert one[part] == pytest.approx(other[part], rel=1e-5)
-        found = json.loads((alone / "result.json").read_text())["test"]
-        assert found == pytest.approx(launched.result(name)["test"], rel=1e-5)
+def test_metrics_over_two_ranks(launched: Launched) -> None:
     assert launched.result("fewest")["test"]["mrr"] == 1.0  # of no negatives
     measured = json.loads((launched.path / "measured.json").read_text())
     assert measured["scores"]["test"] == pytest.approx(launched.result("broken")["test"], abs=1e-9)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -30,7 +29,6 @@ from pyg_batchgnn.disk import DiskReader, ScratchTable, is_mapped
 from pyg_batchgnn.loader import local_setup
 from pyg_batchgnn.partition import partition_parts
 from pyg_batchgnn.train import evaluate, prediction, trainer, training_data
-from pyg_batchgnn.train.checkpoint import Checkpoint
 from pyg_batchgnn.train.config.train_config import TrainConfig, assign
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.graphs import WholeGraph
@@ -38,10 +36,8 @@ from pyg_batchgnn.train.progress import DISK_FIGURES
 from pyg_batchgnn.train.trainer import train_step
 from pyg_batchgnn.train.training_data import feature_tables, fingerprint_dataset
 from tests.data.test_edges import by_destination
-from tests.support.launched_runs import RUN as PROGRAM
 from tests.support.launched_runs import assert_same_tensors
-from tests.support.ranks import run_ranks
-from tests.support.tiers import all_only, in_all
+from tests.support.tiers import in_all
 from tests.support.tiny_datasets import changed, equal, tiny_dataset
 from tests.support.training_runs import SMALL, batchgnn, mistake, records
 from tests.support.typed_datasets import CASES, typed_dataset
@@ -116,24 +112,6 @@ def test_a_budget_changes_no_evaluation(
     assert (tmp_path / "memory.txt").read_text() == (tmp_path / "files.txt").read_text()
     one, other = (records(tmp_path / name) for name in ("memory", "files"))
     assert one[-1]["val"] == pytest.approx(other[-1]["val"])
-
-
-@pytest.mark.parametrize("ask", [*in_all("--pairs"), "--top"])
-def test_links(ask: str, graph_folder: Path, tmp_path: Path, files: list[str]) -> None:
-    data = f"{graph_folder}:hold_out=0.1"
-    command = ["train", data, "--task", "link", "--run", tmp_path / "run", *SMALL, "--batch-size", 512]
-    assert batchgnn(*command, "--epochs", 1) == 0
-    files.clear()
-    pairs = np.random.default_rng(0).integers(0, 2000, (500, 2))
-    np.save(tmp_path / "ids.npy", pairs if ask == "--pairs" else pairs[:50, 0])
-    wanted = [ask, tmp_path / "ids.npy"] if ask == "--pairs" else [ask, 5, "--nodes", tmp_path / "ids.npy"]
-    command = ["predict", tmp_path / "run", *wanted, "--memory-budget", BUDGET]
-    with mock.patch.object(PassMemory, "_fits", lambda *_: True):
-        assert batchgnn(*command, "--out", tmp_path / "memory") == 0
-    assert not files
-    assert batchgnn(*command, "--out", tmp_path / "files") == 0 and files
-    for path in (tmp_path / "memory").glob("*.npy"):
-        assert path.read_bytes() == (tmp_path / "files" / path.name).read_bytes(), path.name
 
 
 def tables(data: Dataset, budget: str | None) -> tuple[dict[str, torch.Tensor], int]:
@@ -276,21 +254,6 @@ def test_edges_in_files_too(
     assert re.search(larger, " ".join(shown.split()))
 
 
-@all_only
-def test_killed_in_the_middle_of_an_epoch(in_memory: Path, wide_folder: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    disk = [*LESS, "--prefetch", 1, "--set", "run.checkpoint_seconds=0"]
-    arguments = [*map(str, ["train", wide_folder, "--run", run, *RUN, *disk])]
-    command = {"arguments": arguments, "fault": [0, STEPS + 20, "SIGKILL"]}
-    (ended,) = run_ranks(PROGRAM, 1, {"commands": [command]}, check=False)
-    assert ended.code == -signal.SIGKILL, ended.stderr
-    progress = Checkpoint.load(run / "checkpoint.safetensors").progress
-    assert progress.epoch == 1 and 0 < progress.step < STEPS
-    assert batchgnn("train", "--resume", run) == 0
-    assert_same(in_memory, run)
-    assert all(epoch["bytes"] for epoch in disk_figures(run))
-
-
 def test_a_file_that_shrinks_ends_the_run(
     wide_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -331,17 +294,6 @@ def test_a_plan_predicts_what_an_epoch_reads(
     # The table is small. Larger ones are predicted better (benchmark/pages/disk.md).
     assert forecast["bytes"] == pytest.approx(found["bytes"], rel=0.35)
     assert forecast["rows"] == pytest.approx(found["rows"], rel=0.35)
-
-
-@pytest.mark.parametrize("budget", [*in_all([]), ["--memory-budget", "1GB"]])
-def test_a_plan_says_nothing_of_features_that_fit(
-    budget: list[str], graph_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "speeds.json").write_text("{}")
-    options = ["--fanout", "4,3", "--batch-size", 64, "--machine", tmp_path / "speeds.json", "--ranks", 1]
-    assert batchgnn("plan", graph_folder, *options, *budget, "--out", tmp_path / "plan") == 0
-    assert "files" not in capsys.readouterr().out
-    assert json.loads((tmp_path / "plan" / "plan.json").read_text())["disk"] is None
 
 
 def test_a_budget_is_for_a_plan_of_one_process(
@@ -409,18 +361,3 @@ def test_the_fingerprint_sees_edges(tmp_path: Path) -> None:
     assert fingerprint_dataset(by_destination(other)) != fingerprint_dataset(
         by_destination(Dataset.homogeneous("other", dataset.num_nodes, dataset.edge_index))
     )
-
-
-def test_labels_may_be_narrow(tmp_path: Path) -> None:
-    """Labels of one byte give the same run as those of eight."""
-    dataset = load_dataset("generated:nodes=600,classes=4,features=8")
-    found = []
-    for dtype in (torch.int64, torch.uint8):
-        tables = {**dataset.nodes.tables, "y": dataset.nodes.tables["y"].to(dtype)}
-        nodes = {"nodes": tables, "splits": dataset.splits, "num_classes": 4}
-        narrow = Dataset.homogeneous("narrow", dataset.num_nodes, dataset.edge_index, **nodes)
-        folder, run = write_folder(narrow, tmp_path / f"{dtype}"), tmp_path / f"run {dtype}"
-        assert read_folder(folder).nodes.tables["y"].dtype is dtype
-        assert batchgnn("train", folder, *SMALL, "--epochs", 2, "--seed", 1, "--run", run) == 0
-        found.append(records(run))
-    assert found[0] == found[1]

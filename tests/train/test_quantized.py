@@ -18,7 +18,6 @@ from pyg_batchgnn.data import (
     read_folder,
     write_folder,
 )
-from pyg_batchgnn.nn.models import SAGE
 from pyg_batchgnn.ops import QuantizedTensor
 from pyg_batchgnn.planner import workload_of
 from pyg_batchgnn.train.errors import TrainError
@@ -92,18 +91,6 @@ def test_aggregates_are_those_of_the_decoded_features(
     loader = MacrobatchNeighborLoader(narrow, [2, 2], export="native", aggregation_cache=one)
     batch = next(iter(loader))
     assert torch.equal(batch.attribute(one.attribute), one.rows[batch.node])
-
-
-@pytest.mark.parametrize("budget", [None, 20_000])
-def test_inference_of_all_nodes(budget: int | None, folders: Path) -> None:
-    narrow, wide = (read_folder(folders / name).to_pyg() for name in ("narrow", "decoded"))
-    torch.manual_seed(0)
-    model = SAGE(32, 16, 2, 4).eval()
-    one, other = (
-        model.inference(MacrobatchNeighborLoader(data, [2, 2], export="native"), memory_budget=budget)
-        for data in (narrow, wide)
-    )
-    torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
 
 
 def test_the_command_and_its_errors(

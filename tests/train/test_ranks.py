@@ -23,32 +23,6 @@ from tests.support.thread_ranks import run_threads
 from tests.support.tiers import ALL, in_all
 from tests.support.training_runs import batchgnn, mistake, records, weights
 
-
-@pytest.mark.parametrize(
-    ("failing", "reported"),
-    [((), None), ((1,), "rank 1: no file of 1"), ((0, 2), "no file of 0"), ((0, 1, 2), "no file of 0")],
-)
-def test_the_first_rank_reports_an_error_of_any_rank(failing: tuple[int, ...], reported: str | None) -> None:
-    ends: dict[int, Exception | None] = {}
-
-    def job(comm: Communicator) -> None:
-        ranks = Ranks(comm, comm)
-        ends[ranks.rank] = None
-        try:
-            with ranks.any_error():
-                if ranks.rank in failing:
-                    raise TrainError(f"no file of {ranks.rank}")
-        except (TrainError, FirstRankError) as error:
-            ends[ranks.rank] = error
-
-    run_threads(job, 3)
-    if reported is None:
-        assert ends == dict.fromkeys(range(3))
-        return
-    assert isinstance(ends[0], TrainError) and str(ends[0]) == reported
-    assert isinstance(ends[1], FirstRankError) and isinstance(ends[2], FirstRankError)
-
-
 STEPS_OF_TWO = 13  # 1,185 training nodes by 2 x 48, the last step incomplete
 
 #: Ranks, who is asked to stop, options: running statistics, dropout, ranks of
@@ -266,6 +240,31 @@ def test_every_training_node_is_trained_whatever_the_number_of_saved_parts(
     assert_ended(seen, 0)
     trained = sorted(chain.from_iterable(chain.from_iterable(one["seeds"] for one in seen)))
     assert trained == small_graph.split("train").sort().values.tolist()
+
+
+@pytest.mark.parametrize(
+    ("failing", "reported"),
+    [((), None), ((1,), "rank 1: no file of 1"), ((0, 2), "no file of 0"), ((0, 1, 2), "no file of 0")],
+)
+def test_the_first_rank_reports_an_error_of_any_rank(failing: tuple[int, ...], reported: str | None) -> None:
+    ends: dict[int, Exception | None] = {}
+
+    def job(comm: Communicator) -> None:
+        ranks = Ranks(comm, comm)
+        ends[ranks.rank] = None
+        try:
+            with ranks.any_error():
+                if ranks.rank in failing:
+                    raise TrainError(f"no file of {ranks.rank}")
+        except (TrainError, FirstRankError) as error:
+            ends[ranks.rank] = error
+
+    run_threads(job, 3)
+    if reported is None:
+        assert ends == dict.fromkeys(range(3))
+        return
+    assert isinstance(ends[0], TrainError) and str(ends[0]) == reported
+    assert isinstance(ends[1], FirstRankError) and isinstance(ends[2], FirstRankError)
 
 
 TIMEOUT = 6

@@ -108,17 +108,6 @@ def _file(tmp_path: Path) -> Path:
     return path
 
 
-def test_values_go_there_and_back(tmp_path: Path) -> None:
-    path = _file(tmp_path)
-    found = parse_values(path, None, "kind", 1)
-    assert found["plain"] == VALUES["plain"]
-    assert torch.equal(found["tensors"][0], torch.arange(5))
-    assert torch.equal(found["tensors"][1]["deep"], VALUES["tensors"][1]["deep"])  # type: ignore[index]
-    assert found["empty"].shape == (0, 4)
-    assert found["scalar"].item() == 2.5
-    assert list(tmp_path.iterdir()) == [path], "nothing temporary is left behind"
-
-
 def _truncate(path: Path, keep: float) -> None:
     content = path.read_bytes()
     path.write_bytes(content[: int(len(content) * keep)])
@@ -153,15 +142,6 @@ def test_damage_is_noticed(damage: object, message: str, tmp_path: Path) -> None
         parse_values(path, None, "kind", 1)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
-    path = _file(tmp_path)
-    before = path.read_bytes()
-    with pytest.raises(TypeError):
-        save_values(path, "kind", 1, {"not JSON": object()})
-    assert path.read_bytes() == before
-    assert list(tmp_path.iterdir()) == [path]
 
 
 def _checkpoint(dataset: Dataset) -> Checkpoint:

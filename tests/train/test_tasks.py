@@ -19,7 +19,7 @@ from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.link_tasks import hits, mean_rank, rank_counts
 from pyg_batchgnn.train.node_tasks import ClassTask, LabelTask, ValueTask, node_task_of
 from pyg_batchgnn.train.ranks import Ranks
-from pyg_batchgnn.train.tasks import NodeTask, Scoring, average_precision, f1_score, roc_auc
+from pyg_batchgnn.train.tasks import NodeTask, Scoring, average_precision, roc_auc
 from tests.support.tiers import examples
 
 NODES = 6
@@ -61,30 +61,18 @@ def test_labels_tell_the_task(y: Tensor, task: type, columns: int, metric: Metri
     assert type(found) is task and (found.columns, found.metric) == (columns, metric)
 
 
-def test_the_task_can_be_named() -> None:
-    floats, integers = torch.ones(NODES, 2), torch.arange(NODES)
-    assert isinstance(node_task_of(dataset(floats, 0), TaskConfig(kind=TaskKind.LABELS)), LabelTask)
-    found = node_task_of(dataset(integers, 0), TaskConfig(kind=TaskKind.VALUES, loss=TaskLoss.MAE))
-    assert isinstance(found, ValueTask) and found.metric is Metric.MAE
-
-
 @pytest.mark.parametrize(
     ("y", "options", "message"),
     [
         (torch.tensor([0, 1, -1, 0, -1, -1]), {}, "1 of 3 training nodes and 2 of 3 validation nodes"),
-        (torch.tensor([[0, 1], [1, -1], *4 * [[1, 1]]]), {}, "1 of 3 training nodes have .*'y' is -1"),
         (torch.tensor([0, 1.0, float("nan"), 1, 1, 1]), {}, "1 of 3 training nodes .*'y' is NaN"),
         (torch.tensor([0, 2, 1, 0, 1, 1]), {"kind": TaskKind.LABELS}, "hold 2, but a task that predicts"),
         (torch.ones(NODES, 2).long(), {"kind": TaskKind.CLASSES}, r"'y' are int64 \[6, 2\], but classes are"),
         (torch.ones(NODES, 2, 2), {}, r"'y' are float32 \[6, 2, 2\], but values are"),
-        (torch.ones(NODES, 2, 2).long(), {}, r"'y' are int64 \[6, 2, 2\], but labels are"),
         (torch.arange(NODES), {"metric": Metric.ROC_AUC}, "predicts classes has accuracy, macro_f1"),
-        (torch.ones(NODES), {"metric": Metric.ACCURACY}, "predicts values has mae, rmse"),
         (torch.arange(NODES), {"class_weights": (1.0, 2.0)}, "has 2 numbers, but there are 6 classes"),
-        (torch.ones(NODES, 3).long(), {"class_weights": (1.0,)}, "has 1 numbers, but there are 3 labels"),
         (torch.ones(NODES), {"class_weights": "balanced"}, "six has values, not classes"),
         (torch.arange(NODES), {"loss": TaskLoss.MSE}, "task.loss is mse, but a task that predicts classes"),
-        (torch.ones(NODES, 2).long(), {"loss": TaskLoss.MAE}, "loss is mae, .* predicts labels"),
     ],
 )
 def test_what_does_not_fit_is_refused(y: Tensor, options: dict[str, Any], message: str) -> None:
@@ -203,17 +191,6 @@ def test_a_nan_among_the_scores_makes_the_measure_nan(found: list[tuple[int, boo
         known, (roc_auc(scores, positive), average_precision(scores, positive)), strict=True
     ):
         assert after is None if before is None else after is not None and math.isnan(after)
-
-
-def test_infinite_scores_compare_as_numbers() -> None:
-    scores, positive = torch.tensor([math.inf, -math.inf, 0.0]), torch.tensor([True, False, True])
-    assert roc_auc(scores, positive) == average_precision(scores, positive) == 1.0
-    assert roc_auc(scores, ~positive) == 0.0
-
-
-def test_f1() -> None:
-    true, false, missed = torch.tensor([3, 0, 0]), torch.tensor([1, 2, 0]), torch.tensor([2, 1, 0])
-    assert f1_score(true, false, missed).tolist() == [6 / 9, 0.0, 0.0]
 
 
 NAN, INF = math.nan, math.inf

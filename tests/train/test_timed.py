@@ -12,13 +12,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.data import Dataset, EdgeSet, LinkSplit, NodeSet, load_dataset, write_folder
+from pyg_batchgnn.data import Dataset, EdgeSet, LinkSplit, NodeSet, write_folder
 from pyg_batchgnn.train.config.train_config import TrainConfig, assign, config_to_dict, read_config
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.evaluate import MeasuredTimedLinks, score_pairs
 from pyg_batchgnn.train.link_tasks import DrawnTargets, ExistingTargets, PredictedLinks
 from pyg_batchgnn.train.times import first_times_of, latest_time, link_times, times_of
-from tests.support.launched_runs import assert_ended, assert_same_tensors, launch
+from tests.support.launched_runs import assert_ended, launch
 from tests.support.tiers import ALL as ALL_TIERS
 from tests.support.timed_graphs import BUYS, ITEMS, PAYMENTS, USERS, bank, shop, with_edges, with_signup
 from tests.support.training_runs import SMALL, batchgnn, job_alone, records
@@ -69,23 +69,6 @@ def test_what_comes_later_changes_no_score_of_links() -> None:
     whole, past = (scores_of(one, "val") for one in (graph, with_edges(graph, time < 850)))
     assert whole.numel() == 7 * len(graph.edges_of(BUYS).links["val"]) and torch.equal(whole, past)
     assert not torch.equal(whole, scores_of(with_edges(graph, time < 500), "val"))
-
-
-def test_links_of_a_homogeneous_graph_see_nothing_later() -> None:
-    draw = torch.Generator().manual_seed(2)
-    index, time = torch.randint(50, (2, 400), generator=draw), torch.randint(99, (400,), generator=draw)
-    links = {"train": time < 50, "val": (time >= 50) & (time < 70), "test": time >= 70}
-    splits = {name: LinkSplit(index[:, keep], {"time": time[keep]}) for name, keep in links.items()}
-
-    def graph(kept: Tensor) -> Dataset:
-        nodes, edges = {"x": torch.ones(50, 3) * torch.arange(50)[:, None]}, {"time": time[kept]}
-        made = Dataset.homogeneous("one", 50, index[:, kept], nodes=nodes, edges=edges)
-        return replace(made, edge_sets=(replace(made.edges, links=splits),))
-
-    changes = ["task.edge_type=none"]
-    whole = scores_of(graph(time < 1000), "val", *changes)
-    assert torch.equal(whole, scores_of(graph(time < 70), "val", *changes))
-    assert not torch.equal(whole, scores_of(graph(time < 40), "val", *changes))
 
 
 def test_a_link_does_not_see_its_own_edges() -> None:
@@ -258,19 +241,6 @@ def test_partners_are_the_best_of_all_pairs(runs: dict[str, Path], tmp_path: Pat
     np.testing.assert_allclose(np.take_along_axis(scores, partners, 1), found, atol=1e-5)
 
 
-def test_a_partner_exists_at_the_time(
-    folders: dict[str, Path], runs: dict[str, Path], tmp_path: Path
-) -> None:
-    first = first_times_of(load_dataset(folders["shop"]), "item", "time")
-    assert first is not None
-    at = int(first.sort().values[4])
-    np.save(tmp_path / "users.npy", np.arange(USERS))
-    options = ["--top", int((first <= at).sum()), "--nodes", tmp_path / "users.npy", "--at", at]
-    assert batchgnn("predict", runs["shop"], *options, "--out", tmp_path / "top") == 0
-    partners = torch.from_numpy(np.load(tmp_path / "top" / "partners.npy"))
-    assert (first[partners] <= at).all()
-
-
 def test_nodes_that_do_not_exist_are_no_partners_of_their_own_type(tmp_path: Path) -> None:
     draw = torch.Generator().manual_seed(6)
     index, born = torch.randint(40, (2, 300), generator=draw), torch.arange(40)
@@ -296,56 +266,29 @@ FIXED = ["--set", "run.matrix_product=native", "--seed", "5"]
 def test_two_ranks_are_as_one_process(
     folders: dict[str, Path], runs: dict[str, Path], tmp_path: Path
 ) -> None:
-    """Metrics and predictions are those of one process, and a stopped run resumes exactly."""
     np.save(tmp_path / "users.npy", np.arange(USERS)[::-1].copy())
-    options = {"bank": NODES, "shop": [*LINKS, "--negatives", "2"]}
-    resumed, frozen, ways = ["bank", "shop"], ["bank", "shop", "mixed"], ["random", "saved", "hybrid"]
-    if not ALL_TIERS:
-        resumed, frozen, ways = [], ["shop"], ["random", "hybrid"]
-    assert batchgnn("partition", folders["shop"], "--out", tmp_path / "parts", "--parts", 2) == 0
-    usual = ["train", folders["shop"], *options["shop"], *FIXED]
-    made: dict[str, list[Any]] = {
-        f"shop {way}": [*usual, *more, "--run", tmp_path / f"shop {way}"]
-        for way, more in (
-            ("random", []),
-            ("saved", ["--partition", tmp_path / "parts"]),
-            ("hybrid", ["--hybrid"]),
-        )
-        if way in ways
-    }
-    graphs = {**folders, "mixed": write_folder(with_signup(shop()), tmp_path / "mixed")}
-    for name in frozen:
-        usual = ["train", graphs[name], *options["bank" if name == "bank" else "shop"], *FIXED]
-        made[f"{name} frozen"] = [*usual, *FROZEN, "--run", tmp_path / f"{name} frozen"]
-    for name in resumed:
-        usual = ["train", folders[name], *options[name], *FIXED]
-        made[f"{name} whole"] = [*usual, "--partition", "ldg", "--run", tmp_path / f"{name} whole"]
-        made[f"{name} broken"] = [*usual, "--partition", "ldg", "--run", tmp_path / f"{name} broken"]
-        made[f"{name} resumed"] = ["train", "--resume", tmp_path / f"{name} broken"]
-    made["nodes"] = ["predict", runs["bank"], "--nodes", "test", "--out", tmp_path / "nodes"]
+    graphs = {"shop": folders["shop"]}
+    if ALL_TIERS:
+        graphs |= {"bank": folders["bank"], "mixed": write_folder(with_signup(shop()), tmp_path / "mixed")}
     top = ["predict", runs["shop"], "--top", 3, "--nodes", tmp_path / "users.npy", "--at", 800]
-    made["top"] = [*top, "--out", tmp_path / "top"]
-    commands: list[dict[str, Any]] = [{"arguments": [str(word) for word in one]} for one in made.values()]
-    for name in resumed:
-        commands[list(made).index(f"{name} broken")]["fault"] = [1, 3, "SIGINT"]
-    seen = dict(zip(made, launch(2, *commands, hosts=[0, 1], timeout=200.0), strict=True))
-    for name, one in seen.items():
-        assert_ended(one, 130 if "broken" in name else 0)
-    for name in resumed:
-        assert_same_tensors(tmp_path / f"{name} whole", tmp_path / f"{name} broken")
-        assert records(tmp_path / f"{name} whole") == records(tmp_path / f"{name} broken")
-    for name in ways[1:]:
-        assert_same_tensors(tmp_path / "shop random", tmp_path / f"shop {name}")
-    for name in frozen:
-        alone = tmp_path / f"{name} alone"
-        arguments = made[f"{name} frozen"]
-        assert batchgnn(*arguments[: arguments.index("--schedule")], *FROZEN[4:], "--run", alone) == 0
-        for line, other in zip(records(alone), records(tmp_path / f"{name} frozen"), strict=True):
+    predicts: dict[str, list[Any]] = {"nodes": ["predict", runs["bank"], "--nodes", "test"], "top": top}
+    trains: dict[str, list[Any]] = {
+        name: ["train", graph, *(NODES if name == "bank" else [*LINKS, "--negatives", "2"]), *FIXED]
+        for name, graph in graphs.items()
+    }
+    made = [[*one, *FROZEN, "--hybrid", "--run", tmp_path / name] for name, one in trains.items()]
+    made += [[*one, "--out", tmp_path / name] for name, one in predicts.items()]
+    commands = [{"arguments": [str(word) for word in one]} for one in made]
+    for seen in launch(2, *commands, hosts=[0, 1], timeout=200.0):
+        assert_ended(seen, 0)
+    for name, one in trains.items():
+        assert batchgnn(*one, *FROZEN[:2], *FROZEN[4:], "--run", tmp_path / f"{name} alone") == 0
+        for line, other in zip(records(tmp_path / f"{name} alone"), records(tmp_path / name), strict=True):
             for part in ("train", "val"):
                 assert line[part] == pytest.approx(other[part], rel=1e-5)
-    for name in ("nodes", "top"):
+    for name, one in predicts.items():
         out = tmp_path / f"{name} alone"
-        assert batchgnn(*made[name][:-1], out) == 0
+        assert batchgnn(*one, "--out", out) == 0
         assert {path.name for path in out.iterdir()} == {path.name for path in (tmp_path / name).iterdir()}
         for path in out.glob("*.npy"):
             np.testing.assert_allclose(np.load(tmp_path / name / path.name), np.load(path), atol=1e-5)

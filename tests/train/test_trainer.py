@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch.nn import functional as F
@@ -36,17 +35,6 @@ from tests.support.bare_graphs import with_labels, with_values
 from tests.support.launched_runs import assert_ended, assert_same_tensors, launch, train
 from tests.support.tiers import in_all
 from tests.support.training_runs import SMALL, batchgnn, job_alone, mistake, records, weights
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_is_a_request(number: signal.Signals) -> None:
-    before = signal.getsignal(number)
-    with StopRequest() as stop:
-        assert not stop
-        os.kill(os.getpid(), number)
-        assert stop
-        assert stop.signal is number
-    assert signal.getsignal(number) is before
 
 
 def test_a_second_interrupt_is_not_polite() -> None:
@@ -220,21 +208,6 @@ def test_ranks_train_and_measure_as_one_process_does(
     assert better, one["val"]
 
 
-def test_predictions_of_each_task(folders: dict[str, Path], tmp_path: Path) -> None:
-    for kind, folder in folders.items():
-        run, out = tmp_path / kind, tmp_path / f"{kind} predicted"
-        assert batchgnn(*train(folder, run, "--epochs", 1)) == 0
-        assert batchgnn("predict", run, "--nodes", "test", "--out", out) == 0
-        arrays = {path.stem: np.load(path) for path in out.glob("*.npy")}
-        meta = json.loads((out / "META.json").read_text())
-        assert meta["scores"] == pytest.approx(json.loads((run / "result.json").read_text())["test"])
-        if kind == "labels":
-            assert arrays["predictions"].dtype == np.uint8
-            assert np.array_equal(arrays["predictions"] > 0, arrays["probabilities"] > 0.5)
-        else:
-            assert arrays.keys() == {"node_ids", "predictions"} and arrays["predictions"].shape[1] == 2
-
-
 def test_values_stay_exact_in_a_bfloat16_run_over_ranks(folders: dict[str, Path], tmp_path: Path) -> None:
     """The loss before the first step is that of the whole values, on any number of ranks."""
     options = ["--precision", "bfloat16", "--schedule", "global", "--epochs", 1, "--lr", 1e-12]
@@ -273,7 +246,8 @@ def test_a_loss_that_is_no_number_stops_all_ranks(
     ranks: int, folders: dict[str, Path], tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
-    (seen,) = launch(ranks, {"arguments": train(folders["values"], run, "--lr", 1e20, "--epochs", 5)})
+    options = ["--lr", 1e20, "--epochs", 5, "--set", "run.checkpoint_seconds=0"]
+    (seen,) = launch(ranks, {"arguments": train(folders["values"], run, *options)})
     assert_ended(seen, 2)
     assert "the loss is " in seen[0]["err"] or "is not finite" in seen[0]["err"]
     assert "lower --lr, which is 1e+20, or" in seen[0]["err"]
@@ -329,15 +303,6 @@ def test_a_run_that_diverges_keeps_its_last_good_epoch(
         assert [line["epoch"] for line in records(run)] == [1, 2]
         assert all(tensor.isfinite().all() for tensor in weights(run).values())
         assert batchgnn("evaluate", run) == 0
-
-
-def test_a_checkpoint_within_an_epoch_has_finite_weights(
-    graph_folder: Path, tmp_path: Path, capsys: Any
-) -> None:
-    run, more = tmp_path / "run", ["--set", "run.checkpoint_seconds=0"]
-    assert "lower --lr" in mistake(capsys, *train(graph_folder, run, "--epochs", 3, "--lr", 1e37, *more))
-    saved = run / "checkpoint.safetensors"
-    assert not saved.exists() or all(tensor.isfinite().all() for tensor in weights(run).values())
 
 
 def test_evaluation_and_prediction_of_weights_that_overflow(

@@ -32,14 +32,6 @@ def dataset(**nodes: Tensor) -> Dataset:
     return Dataset.homogeneous("tiny", 3, EDGES, nodes=nodes, splits={"train": torch.tensor([2, 0])})
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-def test_any_floats_are_taken(dtype: torch.dtype) -> None:
-    labels = torch.tensor([1, -1, 0])
-    read = TrainingData.of(dataset(x=torch.ones(3, 4, dtype=dtype), y=labels), TrainConfig())
-    assert read.features["node"].dtype is dtype and read.features["node"].shape == (3, 4)
-    assert read.labels["node"] is labels and read.inputs.is_homogeneous
-
-
 @pytest.mark.parametrize(
     ("nodes", "message"),
     [

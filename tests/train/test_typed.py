@@ -41,43 +41,37 @@ def test_two_ranks_train_as_one_process_with_the_same_seeds(folder: Path, tmp_pa
     options = ["--node-type", "paper", "--schedule", "global", "--fanout", "-1,-1", "--dropout", 0]
     options += ["--test-fanout", "-1,-1", "--last-batch", "keep", "--embed-rule", "sgd", "--embed-lr", 1]
     bare = write_folder(without_features(load_dataset(folder)), tmp_path / "bare graph")
-    graphs = {"without": bare, **({"with": folder} if ALL_TIERS else {})}
+    one, two = (tmp_path / str(ranks) for ranks in (1, 2))
 
-    def arguments(features: str, ranks: int) -> list[str]:
-        run = tmp_path / features / str(ranks)
-        return train(graphs[features], run, *options, "--batch-size", 48 // ranks)
+    def arguments(ranks: int) -> list[str]:
+        return train(bare, tmp_path / str(ranks), *options, "--batch-size", 48 // ranks)
 
-    def embedding(features: str, out: str) -> list[str]:
-        run = tmp_path / features / "2"
-        return ["predict", str(run), "--embeddings-of", "all", "--out", str(run / out), "--threads", "1"]
+    def embedding(out: str) -> list[str]:
+        return ["predict", str(two), "--embeddings-of", "all", "--out", str(two / out), "--threads", "1"]
 
-    commands = [arguments(features, 2) for features in graphs]
-    commands += [embedding(features, "rows of ranks") for features in graphs]
-    for seen in launch(2, *({"arguments": one} for one in commands)):
+    for seen in launch(2, {"arguments": arguments(2)}, {"arguments": embedding("rows of ranks")}):
         assert_ended(seen, 0)
-    for features in graphs:
-        assert batchgnn(*arguments(features, 1)) == 0
-        one, two = (tmp_path / features / str(ranks) for ranks in (1, 2))
-        lines = records(one)
-        for line, expected in zip(records(two), lines, strict=True):
-            assert line["train"]["loss"] == pytest.approx(expected["train"]["loss"], rel=1e-4)
-            assert line["val"]["loss"] == pytest.approx(expected["val"]["loss"], rel=1e-3)
-        assert lines[-1]["train"]["loss"] < lines[0]["train"]["loss"]
-        outputs = [predicted(run, run / "outputs") for run in (one, two)]
-        np.testing.assert_allclose(*outputs, atol=1e-4)
-        exact = predicted(two, two / "exact", "--exact", "--embeddings")
-        np.testing.assert_allclose(exact, outputs[1], atol=1e-5)
-        papers = np.load(two / "exact" / "embeddings.npy")
-        assert papers.shape == (300, 16)
-        assert batchgnn(*embedding(features, "rows")) == 0
-        found, expected = (
-            {path.name: np.load(path) for path in (two / name).glob("*.npy")}
-            for name in ("rows of ranks", "rows")
-        )
-        assert expected.keys() == {"author.npy", "field.npy", "paper.npy"}, "papers read no institutions"
-        assert np.array_equal(expected["paper.npy"], papers)
-        for name, array in expected.items():
-            np.testing.assert_allclose(found[name], array, atol=1e-5)
+    assert batchgnn(*arguments(1)) == 0
+    lines = records(one)
+    for line, wanted in zip(records(two), lines, strict=True):
+        assert line["train"]["loss"] == pytest.approx(wanted["train"]["loss"], rel=1e-4)
+        assert line["val"]["loss"] == pytest.approx(wanted["val"]["loss"], rel=1e-3)
+    assert lines[-1]["train"]["loss"] < lines[0]["train"]["loss"]
+    outputs = [predicted(run, run / "outputs") for run in (one, two)]
+    np.testing.assert_allclose(*outputs, atol=1e-4)
+    exact = predicted(two, two / "exact", "--exact", "--embeddings")
+    np.testing.assert_allclose(exact, outputs[1], atol=1e-5)
+    papers = np.load(two / "exact" / "embeddings.npy")
+    assert papers.shape == (300, 16)
+    assert batchgnn(*embedding("rows")) == 0
+    found, expected = (
+        {path.name: np.load(path) for path in (two / name).glob("*.npy")}
+        for name in ("rows of ranks", "rows")
+    )
+    assert expected.keys() == {"author.npy", "field.npy", "paper.npy"}, "papers read no institutions"
+    assert np.array_equal(expected["paper.npy"], papers)
+    for name, array in expected.items():
+        np.testing.assert_allclose(found[name], array, atol=1e-5)
 
 
 #: Options of a run: learned rows of types without features; of all types, beside features.

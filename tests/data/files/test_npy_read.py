@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.data import DatasetError, GeneratorSpec, generate, generate_folder
-from pyg_batchgnn.data.convert import to_features, to_index, to_labels
-from pyg_batchgnn.data.files import EdgeAppender, NpyAppender, npy_header, open_npy
+from pyg_batchgnn.data.files import EdgeAppender, NpyAppender, open_npy
 from pyg_batchgnn.partition import partition_parts, save_partition
 from tests.support.tiers import examples
 
@@ -114,63 +113,11 @@ def test_a_pickle_is_never_run(tmp_path: Path) -> None:
     assert not (tmp_path / "sprung").exists()
 
 
-def test_index_types() -> None:
-    for kept in (np.int32, np.int64):
-        values = np.arange(3, dtype=kept)
-        tensor = to_index(values, "f", "a")
-        assert tensor.numpy().dtype == kept and tensor.data_ptr() == values.ctypes.data
-    assert to_index(np.arange(3, dtype=np.uint16), "f", "a").tolist() == [0, 1, 2]
-    with pytest.raises(DatasetError, match="f: a: dtype is float64"):
-        to_index(np.zeros(3), "f", "a")
-    with pytest.raises(DatasetError, match=r"f: a: value 18446744073709551615 does not fit"):
-        to_index(np.array([2**64 - 1], np.uint64), "f", "a")
-
-
-def test_labels() -> None:
-    assert to_labels(np.array([[0.0], [np.nan], [2.0]]), "f", "y").tolist() == [0, -1, 2]
-    assert to_labels(np.array([1, -1], np.int8), "f", "y").tolist() == [1, -1]
-    for bad in (0.5, np.inf):
-        with pytest.raises(DatasetError, match=f"f: y: label {bad} is not a whole number"):
-            to_labels(np.array([1.0, bad]), "f", "y")
-
-
-def test_feature_types() -> None:
-    assert str(to_features(np.zeros((2, 2)), "f", "x").dtype) == "torch.float32"
-    assert str(to_features(np.zeros((2, 2), np.float16), "f", "x").dtype) == "torch.float16"
-    with pytest.raises(DatasetError, match="f: x: dtype is complex128"):
-        to_features(np.zeros((2, 2), complex), "f", "x")
-
-
-@pytest.mark.parametrize("cuts", [(), (0,), (1, 4), (2, 2, 5)])
-def test_rows_appended_are_the_rows_read(tmp_path: Path, cuts: tuple[int, ...]) -> None:
-    values = np.arange(21, dtype=np.float16).reshape(7, 3)
-    with NpyAppender(tmp_path / "x.npy", np.float16, (3,)) as out:
-        for piece in np.split(values, cuts):
-            out.append(piece)
-    read = np.load(tmp_path / "x.npy")
-    assert read.dtype == np.float16 and np.array_equal(read, values)
-
-
-def test_edges_appended_are_the_edges_read(tmp_path: Path) -> None:
-    edges = np.random.default_rng(0).integers(0, 1000, (2, 5000))
-    with EdgeAppender(tmp_path / "edge_index.npy", np.int32) as out:
-        for piece in np.split(edges, [10, 10, 4000], axis=1):
-            out.append(*piece)
-    read = np.load(tmp_path / "edge_index.npy")
-    assert read.dtype == np.int32 and np.array_equal(read, edges)
-    assert [path.name for path in tmp_path.iterdir()] == ["edge_index.npy"]
-
-
 def test_pieces_that_do_not_fit(tmp_path: Path) -> None:
     with NpyAppender(tmp_path / "x.npy", np.int64, (3,)) as out, pytest.raises(ValueError, match=r"\(2,\)"):
         out.append(np.zeros((1, 2)))
     with EdgeAppender(tmp_path / "e.npy", np.int64) as edges, pytest.raises(ValueError, match="destinations"):
         edges.append(np.zeros(2), np.zeros(3))
-
-
-def test_header_has_one_length() -> None:
-    shapes = [(), (0,), (2, 10**18), (10**12, 100)]
-    assert len({len(npy_header(np.dtype(np.int64), shape)) for shape in shapes}) == 1
 
 
 def test_a_full_disk_is_named(tmp_path: Path) -> None:
