@@ -8,6 +8,7 @@
 #   make test-all SLICE=3/8 TESTS=tests/loader           the third of eight slices of them
 #   make install TORCH_INDEX=<another wheel index>       where the CPU build of torch comes from
 #   make install CCL=1                                   with the ccl backend; other commands remember it
+#   make fuzz KERNELS=sampling SECONDS=60                tries kernels on inputs that libFuzzer (clang 18 or later) chooses
 #   make docs                                            builds the documentation site in site/
 #   make wheel                                           builds a wheel in dist/ and tests it
 
@@ -20,6 +21,9 @@ RANKS ?= 1
 TESTS ?= tests
 JOBS ?= 2
 SLICE ?= 1
+CLANG ?= clang++-19
+KERNELS ?=
+SECONDS ?= 60
 RECORD ?=
 
 BIN := $(VENV)/bin
@@ -32,11 +36,11 @@ TORCH_LIBRARIES := $(addprefix --exclude ,libc10.so libtorch.so libtorch_cpu.so 
 SOURCES := $(shell find csrc -name '*.cpp' -o -name '*.h')
 
 .DEFAULT_GOAL := help
-.PHONY: help install train test test-all lint format docs bench wheel clean
+.PHONY: help install train test test-all fuzz lint format docs bench wheel clean
 
 help:
-	@sed -n '3,12p' Makefile | cut -c3-
-	@echo "targets: install train test test-all lint format docs bench wheel clean"
+	@sed -n '3,13p' Makefile | cut -c3-
+	@echo "targets: install train test test-all fuzz lint format docs bench wheel clean"
 
 # $(call install_torch,FOLDER) installs PyTorch in the environment whose programs lie in FOLDER.
 define install_torch
@@ -79,6 +83,24 @@ test: install
 test-all: export PYG_BATCHGNN_TEST_ALL = $(SLICE)
 test-all: export PYTEST_ADDOPTS = -o timeout=3600 -o faulthandler_timeout=20000
 test-all: test
+
+# Inputs that reached something new are kept in build/fuzz, and the next call goes on from them.
+# Kernels of layers other than aggregation are left out: they take long to compile.
+UNFUZZED := allocation nn/att% nn/la% nn/lin% nn/norm simd/att% simd/la% simd/norm simd/pro% simd/spa%
+FUZZED := $(patsubst csrc/kernels/%.cpp,%,$(filter csrc/kernels/%.cpp,$(SOURCES)))
+FUZZED := $(addprefix build/fuzz/,$(addsuffix .o,$(filter-out $(UNFUZZED),$(FUZZED))))
+FUZZ := $(CLANG) -std=c++20 -O1 -g1 -pthread -Icsrc -Itests/sanitizers -fsanitize=address,undefined -fno-sanitize-recover=all
+
+build/fuzz/%.o: csrc/kernels/%.cpp $(filter %.h,$(SOURCES))
+	@mkdir -p $(@D)
+	$(FUZZ) -fsanitize=fuzzer-no-link -c $< -o $@
+
+build/fuzz/kernels: build_tools/fuzz_kernels.cpp $(wildcard tests/sanitizers/*) $(FUZZED)
+	$(FUZZ) -fsanitize=fuzzer build_tools/fuzz_kernels.cpp tests/sanitizers/blocks.cpp $(FUZZED) -o $@
+
+fuzz: build/fuzz/kernels
+	mkdir -p build/fuzz/$(KERNELS)
+	KERNELS=$(KERNELS) build/fuzz/kernels -max_total_time=$(SECONDS) -timeout=60 -artifact_prefix=build/fuzz/$(KERNELS). build/fuzz/$(KERNELS)
 
 lint: install
 	$(BIN)/ruff check .

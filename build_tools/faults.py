@@ -168,10 +168,11 @@ def rank_processes(pid: int) -> dict[int, int]:
 def commands(mode: str, run: Path, hosts: int, resume: bool) -> list[list[str]]:
     """Returns the command of each host."""
     start = [sys.executable, "-m", "torch.distributed.run"]
+    timed = ["--timeout", str(TIMEOUT)]
     if mode == "partitioning":
-        rest = ["-m", "pyg_batchgnn", "partition", *MODES[mode].split(), str(run)]
+        rest = ["-m", "pyg_batchgnn", "partition", *MODES[mode].split(), str(run), *timed]
     else:
-        rest = ["-m", "pyg_batchgnn", "train", *f"{MODES[mode]} {SMALL}".split(), "--timeout", str(TIMEOUT)]
+        rest = ["-m", "pyg_batchgnn", "train", *f"{MODES[mode]} {SMALL}".split(), *timed]
         rest += ["--run-folder", str(run), *(["--resume", "auto"] if resume else [])]
     if hosts == 1:
         return [[*start, "--standalone", "--nproc-per-node=2", *rest]]
@@ -337,13 +338,9 @@ def main() -> None:
     chosen.folder.mkdir(parents=True, exist_ok=True)
     file = chosen.folder / "faults.jsonl"
     lines = [json.loads(line) for line in file.read_text().splitlines()] if file.is_file() else []
-    for number in range(len(lines), 2 * chosen.runs):
-        if len(lines) >= chosen.runs:
-            break
+    for number in range(len(lines), chosen.runs):
         random_ = random.Random(f"{chosen.seed} {number}")
         mode, fault = random_.choice(chosen.modes), random_.choice(chosen.faults)
-        if (mode, fault) == ("partitioning", "stopped"):
-            continue  # the command has no --timeout: it would wait for 600 s
         lines.append(disturb(chosen.folder, mode, fault, random_, number))
         with file.open("a") as out:
             out.write(json.dumps(lines[-1]) + "\n")

@@ -15,7 +15,7 @@ BOUNDS = {
     "lines of sample": 4_436,
     "lines of partition": 4_095,
     "lines of tables": 3_912,
-    "lines of comm": 2_875,
+    "lines of comm": 2_874,
     "lines of store": 2_735,
     "lines of planner": 1_708,
     "lines of cache": 1_657,
@@ -29,7 +29,7 @@ BOUNDS = {
     "lines of top level": 472,
     "C++: files": 141,
     "C++: lines": 20_657,
-    "tests: lines": 50_332,
+    "tests: lines": 50_330,
     "benchmark: lines": 11_760,
     "benchmark: bytes of results": 1_000_000,
     # Files of the package that a call crosses.

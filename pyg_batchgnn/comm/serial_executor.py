@@ -1,6 +1,4 @@
-"""One task at a time, in the order of asking: on the calling thread or on a thread of the
-executor.
-"""
+"""One task at a time, in the order of asking: on the calling thread or on one of the executor."""
 
 from __future__ import annotations
 
@@ -113,8 +111,9 @@ class SerialExecutor:
             self._started += 1
             if self._thread is None:
                 with interrupts_held_back():
-                    self._thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
-                    self._thread.start()
+                    thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
+                    thread.start()  # raises where the system has no more threads
+                    self._thread = thread
             self._queue.put(handle)
         return handle
 

@@ -78,9 +78,9 @@ class TokenTimes:
 
 def _times_at(number: Tensor, row: Tensor, times: Mapping[int, Tensor]) -> Tensor:
     """Returns the times of rows [S, K] by the numbers of their types; `_ALWAYS` without a time."""
-    known, last = [torch.tensor([_ALWAYS])], 1
+    known, last = [row.new_tensor([_ALWAYS])], 1
     # By number, where the times of a type begin: before all where it has none, as the last here.
-    begin = torch.full((max(times, default=-1) + 3,), -_MOST_ROWS)
+    begin = row.new_full((max(times, default=-1) + 3,), -_MOST_ROWS)
     for at, time in times.items():
         begin[at + 1] = last
         known.append(time.reshape(-1))

@@ -194,7 +194,7 @@ class DistFeatureStore(FeatureStore):
             alike = [
                 at
                 for at in left
-                if attrs[at].index is first.index and attrs[at].group_name == first.group_name
+                if attrs[at].index is first.index and self._group(attrs[at]) == self._group(first)
             ]
             names = [str(attrs[at].attr_name) for at in alike]
             rows = self.comm.run_job(functools.partial(self._read, names, first))

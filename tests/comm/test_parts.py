@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
-from unittest.mock import Mock
+from unittest.mock import Mock, patch
 
 import numpy as np
 import pytest
@@ -125,12 +125,7 @@ def test_the_diagnosis_without_a_store_names_the_address() -> None:
 def test_the_diagnosis_after_a_timeout_names_who_never_entered_or_never_left() -> None:
     far = ProcessInfo("another machine", 1, 1)
     peers = [Peer(rank, rank, far) for rank in range(4)]
-    notes = {
-        0: RankStatus(4, RankPhase.ENTERED, "x"),
-        1: RankStatus(3, RankPhase.ENTERED, "x"),
-        2: RankStatus(4, RankPhase.ENTERED, "x"),
-        3: RankStatus(5, RankPhase.ENTERED, "x"),
-    }
+    notes = {rank: RankStatus(last, RankPhase.ENTERED, "x") for rank, last in enumerate((4, 3, 4, 5))}
     evidence = Evidence(0, "c", 4, "barrier", 9.0, 9.0, True, "", notes, {})
     assert diagnose(evidence, peers).ranks == (1,)
     notes[1] = RankStatus(4, RankPhase.CLOSED, "")  # it took part and left, as it may
@@ -155,6 +150,10 @@ def test_a_serial_executor_keeps_the_order_and_carries_errors() -> None:
     for _ in range(2):  # nobody is left who would do it: waiting for it would not end
         with pytest.raises(BrokenCommunicatorError, match="communicator 't' was closed"):
             executor.start(lambda: 4).wait()
+    other = SerialExecutor("without threads")
+    with patch.object(threading.Thread, "start", side_effect=OSError), pytest.raises(OSError):
+        other.start(lambda: 5)
+    assert other.stop(None)  # nobody waits for a thread that did not start
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 // Runs aggregation's kernels on random graphs; test_sanitizers.py compiles it with sanitizers.
 #include <algorithm>
-#include <iostream>
 #include <memory>
 #include <vector>
 

@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <deque>
-#include <iostream>
 #include <vector>
 
 #include "inputs.h"
@@ -20,21 +19,21 @@ using namespace pyg_batchgnn;
 namespace {
 
 // What happens to requests, besides being answered.
-enum class Fault { kNone, kShort, kBroken };
+enum class Mishap { kNone, kShort, kBroken };
 
 // The bytes of a file, and the byte whose block cannot be read.
 struct Memory {
   const std::vector<char>& content;
-  Fault fault = Fault::kNone;
+  Mishap fault = Mishap::kNone;
   int64_t broken = 0;
 
   // `luck` draws what happens.
   int64_t read(char* to, int64_t bytes, int64_t offset, uint64_t luck) const {
-    if (fault != Fault::kNone && luck % 5 == 0) return luck % 2 ? -EINTR : -EAGAIN;
-    if (fault == Fault::kBroken && offset <= broken && broken < offset + bytes) return -EIO;
+    if (fault != Mishap::kNone && luck % 5 == 0) return luck % 2 ? -EINTR : -EAGAIN;
+    if (fault == Mishap::kBroken && offset <= broken && broken < offset + bytes) return -EIO;
     const int64_t there = static_cast<int64_t>(content.size()) - offset;
     int64_t found = std::clamp<int64_t>(there, 0, bytes);
-    if (fault == Fault::kShort) {  // but never less than the largest block
+    if (fault == Mishap::kShort) {  // but never less than the largest block
       found = std::min(found, std::max<int64_t>(1024, found - static_cast<int64_t>(luck % 1000)));
     }
     if (found > 0) std::copy_n(content.data() + offset, found, to);
@@ -111,7 +110,7 @@ void check(const Case& one, const std::vector<char>& content, const std::vector<
   }
 }
 
-void reads(const std::vector<char>& content, Fault fault) {
+void reads(const std::vector<char>& content, Mishap fault) {
   Case one = a_case(static_cast<int64_t>(content.size()));
   const Memory memory{content, fault, below(static_cast<int64_t>(content.size()))};
   for (const bool by_queue : {true, false}) {
@@ -121,13 +120,13 @@ void reads(const std::vector<char>& content, Fault fault) {
     MemoryFile file(memory);
     const ReadResult found = by_queue ? read_rows(queue, one.depth, one.rows, one.rules, places)
                                       : read_rows(file, one.depth, one.rows, one.rules, places);
-    if (fault == Fault::kBroken && found.error != 0) {
+    if (fault == Mishap::kBroken && found.error != 0) {
       expect(found.error == EIO && found.error_at <= memory.broken);
       expect(memory.broken < found.error_at + one.rules.largest);
     } else {
       expect(found.error == 0);
       check(one, content, out);
-      if (fault == Fault::kNone) result(out);
+      if (fault == Mishap::kNone) result(out);
     }
   }
 }
@@ -140,7 +139,7 @@ void a_cut_file(std::vector<char> content) {
   const auto half = static_cast<int64_t>(content.size() / 2);
   std::vector<char> out(size(one.rows.count * one.rows.row_bytes));
   content.resize(size(half));
-  MemoryQueue queue({content, Fault::kShort});
+  MemoryQueue queue({content, Mishap::kShort});
   const ReadResult found = read_rows(queue, one.depth, one.rows, one.rules, {out.data(), one.place.data()});
   expect(found.error == kFileEnds && found.error_at >= half);
 }
@@ -249,10 +248,10 @@ int main() {
   std::vector<char> content(50'001);
   for (char& one : content) one = static_cast<char>(below(256));
   for (int round = 0; round < 200; ++round) {
-    for (const Fault fault : {Fault::kNone, Fault::kShort, Fault::kBroken}) reads(content, fault);
+    for (const Mishap fault : {Mishap::kNone, Mishap::kShort, Mishap::kBroken}) reads(content, fault);
     a_cut_file(content);
   }
   a_true_file(content);
   for (int round = 0; round < 300; ++round) sweeps();
-  std::cout << "done " << digest << '\n';
+  return done();
 }

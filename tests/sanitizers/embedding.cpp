@@ -2,7 +2,6 @@
 // test_sanitizers.py compiles it with sanitizers. Arrays are exactly as long as they must be.
 #include "kernels/embedding.h"
 
-#include <iostream>
 #include <vector>
 
 #include "inputs.h"

@@ -3,7 +3,6 @@
 #include "kernels/history.h"
 
 #include <algorithm>
-#include <iostream>
 #include <vector>
 
 #include "inputs.h"

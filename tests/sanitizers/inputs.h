@@ -13,7 +13,11 @@
 
 namespace pyg_batchgnn {
 
-inline std::mt19937_64 generator(7);
+#ifndef PYG_BATCHGNN_FUZZ  // build_tools/fuzz_kernels.cpp has a class of that name
+using Random = std::mt19937_64;
+#endif
+
+inline Random generator(7);
 
 inline int64_t below(int64_t n) { return static_cast<int64_t>(generator() % static_cast<uint64_t>(n)); }
 
@@ -66,7 +70,7 @@ inline std::atomic<uint64_t> digest{0};
 
 // Adds a result to the digest, in whatever order threads do so.
 template <class T>
-[[gnu::no_sanitize("thread")]] void result(const T* data, int64_t count) {
+__attribute__((no_sanitize("thread"))) void result(const T* data, int64_t count) {
   const auto* bytes = reinterpret_cast<const unsigned char*>(data);
   uint64_t own = 0xCBF29CE484222325;
   for (size_t i = 0; i < size(count) * sizeof(T); ++i) own = (own ^ bytes[i]) * 0x100000001B3;

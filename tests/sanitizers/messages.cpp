@@ -1,7 +1,6 @@
 // Threads that exchange messages by turns, with two places for each message; test_sanitizers.py
 // compiles it with sanitizers. The thread sanitizer sees whether turns order writes and reads.
 #include <array>
-#include <iostream>
 #include <thread>
 #include <vector>
 

@@ -1,6 +1,5 @@
 // What the multilevel partitioner asks for, on random graphs; test_sanitizers.py compiles it with
 // sanitizers. Arrays are exactly as long as they must be.
-#include <iostream>
 #include <vector>
 
 #include "inputs.h"

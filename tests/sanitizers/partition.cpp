@@ -1,7 +1,6 @@
 // What the partitioner asks for, on random edges; test_sanitizers.py compiles it with sanitizers.
 // Arrays are exactly as long as they must be, and what does not fit is among what is asked.
 #include <algorithm>
-#include <iostream>
 #include <vector>
 
 #include "inputs.h"

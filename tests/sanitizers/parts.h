@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <random>
 #include <vector>
 
+#include "inputs.h"
 #include "kernels/relay/answer.h"
 #include "kernels/relay/relay.h"
 
@@ -15,7 +15,7 @@ template <class Index>
 class Parts {
  public:
   // The nodes of each type are cut into ranges at random.
-  Parts(const TypedGraph<Index>& graph, size_t parts, std::mt19937_64& random) : graph_(graph) {
+  Parts(const TypedGraph<Index>& graph, size_t parts, Random& random) : graph_(graph) {
     for (const int64_t nodes : graph.num_nodes) {
       std::vector<int64_t>& cut = cuts_.emplace_back();
       for (size_t part = 1; part < parts; ++part) {

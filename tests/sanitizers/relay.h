@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <random>
 #include <utility>
 #include <vector>
 
@@ -27,7 +26,7 @@ inline void result(const SampledMinibatch& sampled) {
 template <class Index, class Naming>
 class Ranks {
  public:
-  Ranks(const TypedGraph<Index>& graph, Plan plan, size_t parts, bool timed, std::mt19937_64& random)
+  Ranks(const TypedGraph<Index>& graph, Plan plan, size_t parts, bool timed, Random& random)
       : graph_(graph),
         plan_(std::move(plan)),
         random_(random),
@@ -146,7 +145,8 @@ class Ranks {
         counts.push_back(asked[rank].words_to[owner]);
       }
       if (spoil && !words.empty()) {
-        words[static_cast<size_t>(below(static_cast<int64_t>(words.size())))] = static_cast<Index>(random_());
+        const uint64_t word = below(2) ? random_() : uint64_t{1} << 63;
+        words[static_cast<size_t>(below(static_cast<int64_t>(words.size())))] = static_cast<Index>(word);
       }
       const Answers out = answers(owner, words, counts, hop);
       if (out.fault && !spoil) std::abort();
@@ -198,7 +198,7 @@ class Ranks {
 
   const TypedGraph<Index>& graph_;
   const Plan plan_;
-  std::mt19937_64& random_;
+  Random& random_;
   const Parts<Index> parts_;
   const QuestionShape shape_;
   std::vector<OwnSeeds> seeds_;  // by rank
@@ -210,7 +210,7 @@ class Ranks {
 // Samples over up to `parts` parts, and with spoilt messages.
 template <class Index, class Naming>
 void relay(const TypedGraph<Index>& graph, const Plan& plan, size_t parts, bool timed,
-           std::mt19937_64& random) {
+           Random& random) {
   Ranks<Index, Naming> ranks(graph, plan, parts, timed, random);
   ranks.equal_to_one_process();
   ranks.spoilt();

@@ -1,6 +1,5 @@
 // Runs every kernel on random graphs; test_sanitizers.py compiles it with sanitizers.
 #include <algorithm>
-#include <iostream>
 #include <vector>
 
 #include "inputs.h"

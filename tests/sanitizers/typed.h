@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
-#include <random>
 #include <vector>
 
 #include "kernels/csc.h"
@@ -19,7 +18,7 @@ namespace pyg_batchgnn {
 template <class Index>
 class TypedRound {
  public:
-  explicit TypedRound(std::mt19937_64& random) : random_(random) {}
+  explicit TypedRound(Random& random, size_t minibatches = 9) : random_(random), minibatches_(minibatches) {}
 
   void run() {
     nodes_ = {1 + below(40), 1 + below(3), 1 + below(200)};
@@ -52,8 +51,8 @@ class TypedRound {
     for (int64_t e = 0; e < edges; ++e) {
       from.push_back(below(nodes_[static_cast<size_t>(lists.source)]));
       to.push_back(below(1 + below(targets)));
-      lists.time.push_back(below(20));
-      lists.weight.push_back(static_cast<double>(below(4)));
+      lists.time.push_back(below(20) ? below(20) : below(2) ? INT64_MIN : INT64_MAX);
+      lists.weight.push_back(below(20) ? static_cast<double>(below(4)) : below(2) ? 5e-324 : 1e300);
     }
     const auto count = static_cast<size_t>(edges);
     lists.indptr.resize(static_cast<size_t>(targets) + 1);
@@ -119,7 +118,7 @@ class TypedRound {
     const SeedArrays arrays = random_seeds();
     const std::vector<int64_t> excluded = excluded_pairs_of(disjoint);
     const auto pairs = static_cast<int64_t>(excluded.size()) / 5;
-    run_tasks(9, 3, [&](int64_t task, int64_t slot) {
+    run_tasks(static_cast<int64_t>(minibatches_), 3, [&](int64_t task, int64_t slot) {
       const auto b = static_cast<size_t>(task);
       Seeds seeds{arrays.node[b].data(), arrays.end[b].data(), static_cast<uint64_t>(task)};
       if (disjoint) seeds.example = arrays.example[b].data();
@@ -144,22 +143,22 @@ class TypedRound {
     for (int64_t i = 0; i < plan.hops * 3; ++i) plan.samples.push_back(choices[below(5)]);
     std::vector<HgtScratch<Index>> scratch(3);
     const SeedArrays arrays = random_seeds();
-    run_tasks(9, 3, [&](int64_t task, int64_t slot) {
+    run_tasks(static_cast<int64_t>(minibatches_), 3, [&](int64_t task, int64_t slot) {
       const auto b = static_cast<size_t>(task);
       const Seeds seeds{arrays.node[b].data(), arrays.end[b].data(), static_cast<uint64_t>(task)};
       check(graph, sample_hgt(graph, plan, seeds, scratch[static_cast<size_t>(slot)]));
     });
   }
 
-  // The seeds of nine minibatches.
+  // The seeds of the minibatches.
   struct SeedArrays {
     std::vector<std::vector<int64_t>> node, end, example, time;
   };
 
   SeedArrays random_seeds() {
     SeedArrays out;
-    for (auto* one : {&out.node, &out.end, &out.example, &out.time}) one->resize(9);
-    for (size_t b = 0; b < 9; ++b) {
+    for (auto* one : {&out.node, &out.end, &out.example, &out.time}) one->resize(minibatches_);
+    for (size_t b = 0; b < minibatches_; ++b) {
       out.end[b].push_back(0);
       for (const int64_t nodes : nodes_) {
         for (int64_t count = below(12); count > 0; --count) {
@@ -210,7 +209,8 @@ class TypedRound {
     }
   }
 
-  std::mt19937_64& random_;
+  Random& random_;
+  const size_t minibatches_;
   std::vector<int64_t> nodes_;
   Lists lists_[4];
 };

@@ -119,7 +119,7 @@ def writes(comm: Communicator) -> None:
             store.put_tensor(rows, EDGE_TYPE, "edge_kind", index=index)
             found = store.get_tensor(EDGE_TYPE, "edge_kind", index=slice(None))
             assert torch.equal(found, data.edge_kind)
-        assert torch.equal(store.get_tensor(None, "x", index=slice(None)), data.x)
+        assert torch.equal(store.get_tensor(float("nan"), "x", index=slice(None)), data.x)
 
 
 def refusals(comm: Communicator) -> None:

@@ -204,6 +204,7 @@ def test_a_header_fits_a_terminal(
         (["partition", "cora", "--out", "x", "--policy", "best"], "'best' is not one of"),
         (["partition", "no-such-data", "--out", "/proc"], "/proc: exists already"),
         (["partition", "no-such-data", "--out", "x", "--parts", "3000000000"], "'--parts'"),
+        (["partition", "no-such-data", "--out", "x", "--timeout", "0"], "--timeout must be at least 1"),
         (["train", "generated:nodes=100", "--hidden", "2000000000"], "not enough memory"),
         (["train", "--partition", "metis 4"], "--partition is 'metis 4', which is no folder"),
         (["train", "--partition", "ldg", "--timeout", "9"], "--partition and --timeout: this is for several"),

@@ -37,7 +37,10 @@ struct AskedNodes {
   int64_t first;        // the first own id of the type
 
   // Returns a node as a row of its type. It may be any number if the asking rank is wrong.
-  Target target(int64_t i) const { return {static_cast<int64_t>(node[i]) - first, example(i)}; }
+  Target target(int64_t i) const {
+    const uint64_t row = static_cast<uint64_t>(node[i]) - static_cast<uint64_t>(first);  // may wrap
+    return {static_cast<int64_t>(row), example(i)};
+  }
   int64_t example(int64_t i) const { return place == nullptr ? 0 : static_cast<int64_t>(place[i]); }
 
   uint64_t key(uint64_t relation_key, int64_t i, int64_t original) const {
@@ -77,12 +80,9 @@ bool read_columns(const OwnPart<Index>& part, const QuestionShape& shape, const 
   for (int64_t type = 0; type < shape.types; ++type) {
     asked->begins.push_back(asked->begins.back() + asked->block.nodes_of[type]);
   }
-  if (shape.disjoint && !std::all_of(body.example, body.example + size.nodes, [&](Index example) {
-        return 0 <= example && example < size.examples;
-      })) {
-    return false;
-  }
-  if (shape.timed) {
+  const auto is_known = [&](Index example) { return 0 <= example && example < size.examples; };
+  if (shape.disjoint && !std::all_of(body.example, body.example + size.nodes, is_known)) return false;
+  if (shape.timed && size.examples > 0) {  // nothing is copied from or to null
     asked->latest.resize(static_cast<size_t>(size.examples));
     std::memcpy(asked->latest.data(), body.time, asked->latest.size() * sizeof(int64_t));
   }

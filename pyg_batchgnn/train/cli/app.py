@@ -159,6 +159,8 @@ def _report(error: Exception, arguments: list[str]) -> int:
         if command not in ("train", "predict", "evaluate", "plan"):  # memory goes to the graph
             advice = "the graph does not fit; use a machine with more memory, or ranks on several machines"
         return _complain(f"not enough memory: {error}; {advice}", USER_MISTAKE)
+    if "can't start new thread" in str(error):
+        return _complain(f"{error}: raise ulimit -u, or take fewer --threads", USER_MISTAKE)
     raise error
 
 

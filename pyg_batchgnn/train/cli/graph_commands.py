@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from pyg_batchgnn.train.cli.options import opt, parse_size
+from pyg_batchgnn.train.cli.options import OF_TABLE, assignments, opt, parse_size, with_options
 from pyg_batchgnn.train.config.choices import POLICIES
 from pyg_batchgnn.train.errors import TrainError, as_train_error
 
@@ -371,6 +371,7 @@ def _chosen(policy: str, loads: Sequence[str], hosts: int | None, parts: int) ->
         return dataclasses.replace(chosen, balance=balance)
 
 
+@with_options({"timeout": OF_TABLE["timeout"]})
 def partition(
     dataset: Annotated[str, typer.Argument(help="Name or folder of a data set, as for train.")],
     out: Annotated[Path, opt("New folder for the partition.", "--out")],
@@ -406,6 +407,7 @@ def partition(
         ),
     ] = False,
     plot: Annotated[Path | None, opt("Picture of balance, cut and halo to write (.png, .svg, .pdf).")] = None,
+    **ranks: Any,
 ) -> None:
     """Cuts a graph into parts, one for each rank that will train, and writes them to a folder.
 
@@ -459,11 +461,13 @@ def partition(
         report_partition,
         save_partition,
     )
+    from pyg_batchgnn.train.config.train_config import TrainConfig, assign
     from pyg_batchgnn.train.training_data import fingerprint_dataset
 
+    timeout = assign(TrainConfig(), assignments(ranks)).ranks.timeout
     if plot is not None and not plot.absolute().parent.is_dir():
         raise TrainError(f"--plot {plot}: there is no folder {plot.parent}; make it, or give another file")
-    with Communicator.create("partition") as comm:
+    with Communicator.create("partition", timeout=timeout) as comm:
         console = Console(quiet=comm.rank != 0)
         refuse_existing(out, comm)
         begun = time.perf_counter()
@@ -478,14 +482,8 @@ def partition(
             progress = shown.update if shown is not None else None
             with as_train_error(ValueError):
                 found = partition_parts(graph, chosen, count, comm=comm, seed=seed, progress=progress)
-            origin = {
-                "dataset": dataset,
-                "fingerprint": fingerprint_dataset(graph),
-                "policy": policy,
-                "balance": balance,
-                "seed": seed,
-                "ranks": comm.size,
-            }
+            origin: dict[str, Any] = {"dataset": dataset, "fingerprint": fingerprint_dataset(graph)}
+            origin |= {"policy": policy, "balance": balance, "seed": seed, "ranks": comm.size}
             save_partition(found, out, comm, origin)
             report = report_partition(found, comm, hosts, chosen)
         console.print(report.table())
