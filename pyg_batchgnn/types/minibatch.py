@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.types.schema import HOMOGENEOUS, Relation, Schema
+from pyg_batchgnn.types.schema import Relation, Schema
 
 
 @dataclass(frozen=True)
@@ -231,11 +231,6 @@ class SampledMinibatch:
     def __post_init__(self) -> None:
         object.__setattr__(self, "nodes", ByNumber.of(self.nodes))
         object.__setattr__(self, "edges", ByNumber.of(self.edges))
-
-    @classmethod
-    def homogeneous(cls, nodes: SampledNodes, edges: SampledEdges, key: int) -> SampledMinibatch:
-        """Returns a minibatch of a homogeneous graph."""
-        return cls(HOMOGENEOUS, (nodes,), (edges,), key)
 
     def with_ids(self: _Minibatch, ids: Sequence[Tensor]) -> _Minibatch:
         """Returns the minibatch with other ids of the same nodes, [N_t] int64 by node type."""
