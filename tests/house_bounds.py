@@ -5,7 +5,7 @@ Whoever needs room makes room, in the same room. A new room states its ceiling o
 
 BOUNDS = {
     "package: Python files": 302,
-    "package: Python lines": 68_587,
+    "package: Python lines": 68_472,
     "lines of train": 9_437,
     "lines of data": 7_184,
     "lines of loader": 7_169,

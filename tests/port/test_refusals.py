@@ -415,7 +415,7 @@ CASES: dict[str, Case] = {
     "tensor in a list": Case(
         lambda model, _, h: h * model.rows[0], change=lambda model, _: model.rows[0].mul_(2.0)
     ),
-    # FAULT: TorchDynamo looks through the cache and takes the new value.
+    # TorchDynamo would look through the cache and take the new value.
     "remembered": Case(
         lambda _, __, h: h * remembered(), change=lambda _, n: COUNTS.update(rate=2.0 * n), why="cache"
     ),
@@ -429,7 +429,6 @@ CASES: dict[str, Case] = {
         change=lambda model, n: (model.kinds.discard("tanh"), model.kinds.add(f"kind {n}")),
     ),
     "time": Case(lambda _, __, h: h + 0 * time.perf_counter(), why="perf_counter"),
-    # FAULT: AttributeError: 'int' object has no attribute 'item'.
     "number of NumPy": Case(
         lambda model, _, h: h * int(model.beta) * model.tau,
         prepare=lambda model: setattr(model, "beta", np.int64(2)),
@@ -457,7 +456,7 @@ CASES: dict[str, Case] = {
     "steps by hand": Case(steps_by_hand, why="switches gradients"),
     "freezes": Case(freezes, why="not a constant|requires_grad_"),
     "registers": Case(lambda model, _, h: (model.register_buffer("rate", h.detach().mean(dim=0)), h)[1]),
-    # FAULT: what forward writes to a leaf before it calls it is not seen, in silence.
+    # What forward writes to a leaf before it calls it would not be seen.
     "sets an option": Case(sets_option, why="writes|option|leaf|norm|drop|lazy|parameters"),
     "ties weights": Case(ties_weights, why="writes|option|leaf|norm|drop|lazy|parameters"),
     # Gradients.
@@ -560,7 +559,7 @@ NO_ROWS: dict[str, Middle] = {
 
 @pytest.mark.parametrize("scores", NO_ROWS)
 def test_what_is_no_row_of_a_node_is_not_cut(scores: str) -> None:
-    """Another path of ``forward`` gave rows of nodes. FAULT: the plain call is cut as they were."""
+    """Another path of ``forward`` gave rows of nodes, which were cut."""
     ours, plain = pair(Scores(NO_ROWS[scores]))
     for training in (True, False, True, False):
         ours.train(training), plain.train(training)
