@@ -18,7 +18,7 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.ops import InEdges
-from pyg_batchgnn.sample.plan import HGTPlan, SamplingPlan, Subgraph, refuse_times
+from pyg_batchgnn.sample.plan import HGTPlan, SamplingPlan, Subgraph, as_integer, refuse_times
 from pyg_batchgnn.sample.seeds import Seeds, checked_seeds, gather_seeds
 from pyg_batchgnn.store import CscGraph, TimeOrder, TypedGraph, WeightSums
 from pyg_batchgnn.types import ByNumber, Layout, SampledEdges, SampledMinibatch, SampledNodes, Schema
@@ -182,8 +182,10 @@ class _GraphSampler(ABC):
         times: Sequence[TimeOrder | None] = (),
         weights: Sequence[WeightSums | None] = (),
     ) -> None:
-        if threads is not None and threads < 1:
-            raise ValueError(f"threads must be at least 1, got {threads}")
+        if as_integer(seed) is None:
+            raise TypeError(f"seed must be an integer, got {seed!r}")
+        if threads is not None and (as_integer(threads) or 0) < 1:
+            raise ValueError(f"threads must be at least 1, and an integer, got {threads!r}")
         remedy = "graph_from_pyg(data) makes one of a Data, typed_graph_from_pyg(data) one of a HeteroData"
         ops.check_type("graph", graph, (CscGraph, TypedGraph), remedy)
         self.graph, self.seed, self.threads = graph, seed, threads

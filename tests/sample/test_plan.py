@@ -78,8 +78,8 @@ def test_seeds(seeds: Any, error: type[Exception], says: str) -> None:
         sample(seeds)
 
 
-@pytest.mark.parametrize("threads", [0, -1])
-def test_threads(threads: int) -> None:
+@pytest.mark.parametrize("threads", [0, -1, 1e308])
+def test_threads(threads: Any) -> None:
     with pytest.raises(ValueError, match=str(threads)):
         sample(torch.tensor([0]), threads)
 
