@@ -456,7 +456,6 @@ CASES: dict[str, Case] = {
     "steps by hand": Case(steps_by_hand, why="switches gradients"),
     "freezes": Case(freezes, why="not a constant|requires_grad_"),
     "registers": Case(lambda model, _, h: (model.register_buffer("rate", h.detach().mean(dim=0)), h)[1]),
-    # What forward writes to a leaf before it calls it would not be seen.
     "sets an option": Case(sets_option, why="writes|option|leaf|norm|drop|lazy|parameters"),
     "ties weights": Case(ties_weights, why="writes|option|leaf|norm|drop|lazy|parameters"),
     # Gradients.
