@@ -188,18 +188,18 @@ def sample(
 
 
 def list_tokens(
-    kind: Tensor, row: Tensor, num_nodes: list[int], ends: Sequence[Any], edges: Sequence[Any], count: int
+    kind: Tensor, row: Tensor, num_nodes: list[int], relations: Sequence[Sequence[Any]], count: int
 ) -> Tensor:
-    """Returns the first ``count`` nodes around each seed of a disjoint minibatch, breadth first.
+    """Returns the first ``count`` nodes around each seed of a disjoint minibatch, breadth first:
+    types, rows, hops, relations, edges and parents [6, S, count] int64, and -1 behind the tokens.
 
-    ``kind, row``: the seeds' types and rows [S] int64. ``ends``: the types of the sources and of
-    the targets of each relation. ``edges``: ``indptr`` and ``indices`` of each.
-
-    Returns:
-        [6, S, count] int64: types, rows, hops, relations, edges and parents; -1 behind the tokens.
+    ``kind, row``: the seeds' types and rows [S] int64. ``relations``: lists of the types of their
+    sources, those of their targets, ``indptr`` and ``indices``.
     """
-    check_vector("row", row, (torch.int64,))
-    return kernels.list_tokens(kind, row, num_nodes, *map(list, (*ends, *zip(*edges, strict=True))), count)
+    with memory_errors(f"not enough memory for {count} tokens of each of {row.numel()} seeds; take fewer"):
+        if row.numel() * count >= 1 << 40:  # the kernel would count bytes beyond 64 bits
+            raise MemoryError("bad_alloc")
+        return kernels.list_tokens(kind, row, num_nodes, *map(list, relations), count)
 
 
 # Sampling by budgets ##############################################################################

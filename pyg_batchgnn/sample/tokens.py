@@ -50,8 +50,8 @@ def tokens_of(minibatch: SampledMinibatch, count: int) -> Tokens:
         own = one.example[: one.nodes_per_hop[0]]
         kind[own], row[own] = number, torch.arange(own.numel())
     ends = minibatch.schema.source_types, minibatch.schema.target_types
-    edges = [(one.indptr, one.indices) for one in minibatch.edges]
-    table = ops.list_tokens(kind, row, [one.node.numel() for one in minibatch.nodes], ends, edges, count)
+    edges = zip(*((one.indptr, one.indices) for one in minibatch.edges), strict=True)
+    table = ops.list_tokens(kind, row, [one.node.numel() for one in minibatch.nodes], (*ends, *edges), count)
     return Tokens._make([table[1] >= 0, *table, torch.zeros_like(table[0])])
 
 

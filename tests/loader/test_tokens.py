@@ -132,6 +132,8 @@ def test_a_minibatch_without_seeds_and_an_attribute_of_this_name() -> None:
     data = timed_data(50, 200)
     empty = make_loader(data, tokens=3, time_attr="time", export="native")([]).tokens
     assert [one.shape for one in empty] == [(0, 3)] * 8
+    with pytest.raises(MemoryError, match=f"{2**58} tokens"):  # in bytes beyond 64 bits
+        next(iter(make_loader(data, tokens=2**58, time_attr="time")))
     data.tokens = torch.zeros(50)
     with pytest.raises(ValueError, match=r"'tokens'.*rename it"):
         next(iter(make_loader(data, tokens=3, time_attr="time")))

@@ -415,7 +415,6 @@ CASES: dict[str, Case] = {
     "tensor in a list": Case(
         lambda model, _, h: h * model.rows[0], change=lambda model, _: model.rows[0].mul_(2.0)
     ),
-    # TorchDynamo would look through the cache and take the new value.
     "remembered": Case(
         lambda _, __, h: h * remembered(), change=lambda _, n: COUNTS.update(rate=2.0 * n), why="cache"
     ),
@@ -458,7 +457,6 @@ CASES: dict[str, Case] = {
     "registers": Case(lambda model, _, h: (model.register_buffer("rate", h.detach().mean(dim=0)), h)[1]),
     "sets an option": Case(sets_option, why="writes|option|leaf|norm|drop|lazy|parameters"),
     "ties weights": Case(ties_weights, why="writes|option|leaf|norm|drop|lazy|parameters"),
-    # Gradients.
     "reverses": Case(lambda _, __, h: Reversed.apply(h * 2), why="autograd.Function"),
     "hooks rows": Case(hooks_rows, why="hook|graph of its own"),
     "hooks a node": Case(hooks_node, why="PyTorch's tracer stopped|hook"),
