@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 
 class Setup(ABC):
-    """What a loader is composed of. `take_inputs` and `compose` are called once, in this order.
-    Over ranks all methods are collective."""
+    """Puts a loader together from its parts. `take_inputs` and `compose` are called once, in this
+    order. Over ranks all methods are collective."""
 
     world: World
     choice: NeighborChoice  # the rules of the user's sampler, if there is one
@@ -75,31 +75,31 @@ class Setup(ABC):
 
     @abstractmethod
     def compose(self, loader: NodeLoader) -> None:
-        """Makes the parts, for a loader that PyG's constructor has made."""
+        """Makes sampler, schedule and pipeline, after PyG's constructor has run."""
 
     @abstractmethod
     def cost(self, sampled: Sequence[SampledMinibatch]) -> AttributeCost:
-        """Returns what the attributes of sampled minibatches, at least one, take."""
+        """Returns the memory of the attributes of sampled minibatches, at least one."""
 
     @abstractmethod
     def change_data(self, loader: NodeLoader) -> None:
-        """Reads attributes from ``loader.data``, which is another object now."""
+        """Reads attributes from ``loader.data`` from now on, which was replaced."""
 
     @abstractmethod
     def inference_graph(self, data: Any) -> Any:
         """Returns the graph as `AllNodes` takes it."""
 
     def number(self, steps: Iterable[SeedStep]) -> Iterable[SeedStep]:
-        """Gives the schedule's steps the internal ids of their seeds if the sampler needs them."""
+        """Adds the seeds' internal ids to the schedule's steps if the sampler needs them."""
         return steps
 
     def number_any(self, steps: Iterable[SeedStep]) -> Iterable[SeedStep]:
-        """Does the same for any seeds."""
+        """As `number`, for any seeds, also of other ranks."""
         return steps
 
     @property
     def token_times(self) -> TokenTimes | None:
-        """The times that tokens get; None for none."""
+        """The times that tokens carry; None without times."""
         if self.options.tokens is None or self.times is None:
             return None
         from pyg_batchgnn.sample import TokenTimes
@@ -111,7 +111,7 @@ class Setup(ABC):
         return TokenTimes(held.name, *timed)
 
     def rules(self) -> dict[str, Any]:
-        """Returns the rules that the plan lacks and that are not the default, as JSON."""
+        """Returns the rules of sampling that are not default and not in the plan, for JSON."""
         names = "time_attr", "weight_attr", "subgraph_type", "freeze"
         own = {name: self.choice.rules()[name] for name in names}
         own["sample_direction"] = self.direction.value
@@ -119,8 +119,7 @@ class Setup(ABC):
         return {name: value for name, value in own.items() if value != default.get(name)}
 
     def shape(self, loader: NodeLoader) -> dict[str, Any]:
-        """Returns what decides, beside seed, epoch and schedule, which minibatches a loader has, as
-        JSON."""
+        """Returns the settings, beside seed, epoch and schedule, that decide the minibatches."""
         return {
             "num_nodes": list(self.graph.num_nodes),
             "num_edges": self.num_edges,

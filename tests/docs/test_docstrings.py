@@ -16,7 +16,7 @@ import pyg_batchgnn
 ROOMS = ("cache", "data", "loader", "nn", "port", "sample", "store")
 #: Names of the package that are no calls of a script in one process, or values of options.
 WITHOUT = {
-    *("Communicator", "DistFeatureStore", "DistGraphStore", "LightningLinkData", "Minibatch", "plan"),
+    *("Communicator", "DistFeatureStore", "DistGraphStore", "Minibatch", "plan"),
     *("PygHGTSampler", "PygLinkSampler", "Replacement", "SampledMinibatch", "__version__"),
 }
 
