@@ -16,8 +16,8 @@ import pyg_batchgnn
 ROOMS = ("cache", "data", "loader", "nn", "port", "sample", "store")
 #: Names of the package that are no calls of a script in one process, or values of options.
 WITHOUT = {
-    *("Communicator", "DistFeatureStore", "DistGraphStore", "Minibatch", "plan"),
-    *("PygHGTSampler", "PygLinkSampler", "Replacement", "SampledMinibatch", "__version__"),
+    *("Communicator", "DistFeatureStore", "DistGraphStore", "plan"),
+    *("Replacement", "SampledMinibatch", "__version__"),
 }
 
 
