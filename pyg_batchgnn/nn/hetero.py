@@ -32,8 +32,7 @@ class TypedEdges(ABC):
         """Returns the edges of a relation, or None if the relation is not there."""
 
     @abstractmethod
-    def rows(self, name: str) -> LayerRows:
-        ...
+    def rows(self, name: str) -> LayerRows: ...
 
 
 @dataclass(frozen=True)
