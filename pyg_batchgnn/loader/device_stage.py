@@ -155,7 +155,8 @@ class DeviceStage:
                 if pipeline.fetcher is None:
                     yield minibatches
                 else:
-                    yield from pipeline.fetched(item, minibatches, self.group_size(fetch_size), immediately)
+                    size = min(fetch_size, self._group_size or fetch_size)
+                    yield from pipeline.fetched(item, minibatches, size, immediately)
 
     def receive(self, made: OnDevice) -> Any:
         """Hands a batch over to the stream of the calling thread. The host does not wait."""
@@ -182,11 +183,6 @@ class DeviceStage:
             )
 
     # Memory ######################################################################################
-
-    def group_size(self, fetch_size: int) -> int:
-        """Returns how many minibatches are fetched together: F, or less if a block was too
-        large."""
-        return fetch_size if self._group_size is None else min(fetch_size, self._group_size)
 
     def too_many(self, minibatches: int) -> None:
         """Halves `group_size`: the distinct rows of that many minibatches do not fit a block."""

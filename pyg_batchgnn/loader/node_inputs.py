@@ -165,13 +165,10 @@ class NodeInputs:
         return found
 
     def _own_times(self, nodes: dict[str, Tensor]) -> Tensor | None:
-        if self._times is None:
+        times, groups, number = self._times, self._schema.node_groups, self._schema.type_number
+        if times is None:
             return None
-        times = self._times
-        groups = self._schema.node_groups
-        return torch.cat(
-            [times.of_seeds(groups[self._schema.type_number(name)], node) for name, node in nodes.items()]
-        )
+        return torch.cat([times.of_seeds(groups[number(name)], node) for name, node in nodes.items()])
 
 
 @dataclass(frozen=True, eq=False)
