@@ -185,7 +185,7 @@ class DeviceStage:
     # Memory ######################################################################################
 
     def too_many(self, minibatches: int) -> None:
-        """Halves `group_size`: the distinct rows of that many minibatches do not fit a block."""
+        """Fetches fewer minibatches together: the distinct rows of that many do not fit a block."""
         self._group_size = max(1, minibatches // 2)
 
     def rules(self) -> PlacingRules:

@@ -39,32 +39,33 @@ MAX_AUTO = 32
 
 
 class World:
-    """The processes that make a loader's macrobatches together: here this one, alone."""
+    """The processes that make a loader's macrobatches together: this one, or ranks
+    (`RankWorld`)."""
 
     size: int = 1  # the number of processes
     #: True if making a macrobatch takes all processes, which then do everything in the same order
     collective: bool = False
 
     def agree(self, arguments: Callable[[], Mapping[str, Any]]) -> None:
-        """Raises AgreementError unless the arguments are the same everywhere."""
+        """Raises AgreementError unless the arguments are equal on all ranks."""
 
     def gather(self, value: Any) -> list[Any]:
         """Returns the values of all processes, by rank."""
         return [value]
 
     def seed(self, given: int | None) -> int:
-        """Returns the given seed, or one that is drawn and is the same everywhere."""
+        """Returns the given seed; for None one that is drawn, the same on all ranks."""
         return drawn_seed() if given is None else given
 
     def max_macrobatch(self, steps: int | None) -> int:  # noqa: ARG002
-        """Returns the largest macrobatch that "auto" stands for, in an epoch of ``steps`` steps."""
+        """Returns the largest B for "auto" in an epoch of ``steps`` steps."""
         return MAX_AUTO
 
     def now(self, work: Callable[[], T]) -> T:
         return work()
 
     def executor(self) -> Executor:
-        """Makes what prepares macrobatches ahead, for one iterator."""
+        """Returns a new executor that prepares macrobatches for one iterator."""
         return ThreadExecutor()
 
 
