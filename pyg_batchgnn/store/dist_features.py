@@ -24,7 +24,7 @@ from pyg_batchgnn.types import EDGES, HOMOGENEOUS, Group, Schema
 
 
 class DistFeatureStore(FeatureStore):
-    """The attributes of a graph that is partitioned over ranks, as a PyG `FeatureStore`.
+    """The attributes of a graph over ranks, as a PyG `FeatureStore` (example: `DistGraphStore`).
 
     A rank holds the attributes of its nodes (features, labels, masks of the splits) and of their
     in-edges. Making a store is collective, and so are `get_tensor`, `multi_get_tensor` and

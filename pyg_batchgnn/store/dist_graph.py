@@ -32,6 +32,11 @@ class DistGraphStore(GraphStore):
     in-edges of the nodes that it owns. Making a store is collective. Methods that are collective
     say so.
 
+    >>> with Communicator.create("graph") as comm:
+    ...     part = partition(load_dataset("generated:nodes=500,seed=0"), "ldg", comm=comm)
+    ...     stores = DistFeatureStore(part, comm), DistGraphStore(part, comm)
+    ...     loader = MacrobatchNeighborLoader(stores, [10, 5], "train", batch_size=32)
+
     Args:
         part: this rank's part, of as many parts as there are ranks.
         comm: the communicator of all ranks. The stores and loaders of a graph share it; training

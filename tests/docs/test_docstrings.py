@@ -13,12 +13,9 @@ from torch_geometric.data import Data, HeteroData
 
 import pyg_batchgnn
 
-ROOMS = ("cache", "data", "loader", "nn", "port", "sample", "store")
+ROOMS = ("cache", "comm", "data", "embed", "loader", "nn", "partition", "planner", "port", "sample", "store")
 #: Names of the package that are no calls of a script in one process, or values of options.
-WITHOUT = {
-    *("Communicator", "DistFeatureStore", "DistGraphStore", "plan"),
-    *("Replacement", "SampledMinibatch", "__version__"),
-}
+WITHOUT = {"DistFeatureStore", "Replacement", "__version__", "plan"}
 
 
 def names() -> dict[str, Any]:
