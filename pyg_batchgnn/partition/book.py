@@ -11,10 +11,10 @@ from pyg_batchgnn import ops
 
 
 class PartitionBook:
-    """The owners and the types of the internal node ids. Internal ids are ordered by part, within a
-    part by node type, and within a type by original id. So the nodes of a part are a contiguous
-    range of internal ids, and so are its nodes of one type. ``offsets`` [parts * types + 1]: the
-    first internal id of every part and type, then the number of nodes."""
+    """The owner and the type of each internal node id. Internal ids are in order of part, within a
+    part of node type, and within a type of original id. So a part's nodes are a range of internal
+    ids, and so are its nodes of one type. ``offsets`` [parts * types + 1]: the first internal id of
+    every part and type, then the number of nodes."""
 
     def __init__(self, offsets: Sequence[int] | Tensor, num_types: int = 1) -> None:
         self.offsets = torch.as_tensor(offsets, dtype=torch.int64)
@@ -56,27 +56,27 @@ class PartitionBook:
 
     @property
     def digest(self) -> str:
-        """A digest of 16 hexadecimal digits, by which ranks see that they have the same book."""
+        """A digest of 16 hexadecimal digits, to compare the books of ranks."""
         types = [] if self.num_types == 1 else [self.num_types]
         said = torch.cat([self.offsets, torch.tensor(types, dtype=torch.int64)])
         return ops.digest_text(ops.minibatch_key(said))
 
     def num_nodes_of(self, node_type: int) -> int:
-        """Returns the number of nodes of a type, given by number, in the whole graph."""
+        """Returns the number of nodes in the whole graph of type number ``node_type``."""
         return int(self.sizes[:, node_type].sum())
 
     def nodes_of(self, part: int, node_type: int | None = None) -> range:
-        """Returns the internal ids of a part, or those of one type, given by number."""
+        """Returns the internal ids of a part, or of its nodes of type number ``node_type``."""
         first = part * self.num_types + (node_type or 0)
         last = (part + 1) * self.num_types if node_type is None else first + 1
         return range(int(self.offsets[first]), int(self.offsets[last]))
 
     def owner(self, node: Tensor) -> Tensor:
-        """Returns the part of each internal id [n], by binary search, [n] int64."""
+        """Returns [n] int64, the part of each internal id, by binary search."""
         return self._cell(node) // self.num_types
 
     def type_of(self, node: Tensor) -> Tensor:
-        """Returns the number of the node type of each internal id, [n] int64, by binary search."""
+        """Returns [n] int64, the type number of each internal id, by binary search."""
         return self._cell(node) % self.num_types
 
     def _cell(self, node: Tensor) -> Tensor:

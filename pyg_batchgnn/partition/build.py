@@ -58,15 +58,16 @@ def partition(
 ) -> Part:
     """Cuts a graph into one part for each rank while reading it. Collective.
 
+    >>> partition(dataset, "ldg").num_nodes  # in a world of one rank
+    500
+
     Every rank reads some of the input and sends edges, features, labels and splits to their owners
     in rounds of bounded size: no rank ever holds the whole graph, all features or a map of all
-    nodes.
-
-    The parts depend on (graph, policy, seed, number of parts) alone with "random" and "contiguous";
-    with streaming policies also on the number of ranks that read.
+    nodes. With "random" and "contiguous" the parts depend on (graph, policy, seed, number of parts)
+    alone, with streaming policies also on the number of ranks.
 
     Args:
-        dataset: a data set, or a PyG `Data` or `HeteroData`, the same on every rank; arrays that
+        dataset: a data set, or a PyG `Data` or `HeteroData`, the same on every rank. Arrays that
             are mapped from files are read in pieces.
         policy: decides which part owns a node: "random" (by hash of seed, type and id),
             "contiguous" (ranges of ids of each type, balanced by edges and nodes), "ldg" or
@@ -75,13 +76,15 @@ def partition(
             file of owners (see `Given`), or a function of your own (see `Policy`).
         comm: the communicator of all ranks; None makes one for this call. Without a launcher the
             world is one rank.
+        seed: of all random choices.
+        progress: called with the work that is done.
 
     Returns:
         This rank's part. Its number is the rank.
 
     Raises:
         AgreementError: ranks were given different arguments.
-        DatasetError: on every rank, where an edge or a split has a node id outside [0, N).
+        DatasetError: on every rank: an edge or a split has a node id outside [0, N).
     """
     if comm is None:
         with Communicator.create("partition") as own:
@@ -99,8 +102,8 @@ def partition_parts(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> list[Part]:
-    """Cuts a graph into any number of parts, as `partition` does. Collective. Each rank builds the
-    parts [rank * parts // ranks, (rank + 1) * parts // ranks), to be saved, or none if too few."""
+    """As `partition`, for any number of parts, to be saved. Each rank builds the parts [rank *
+    parts // ranks, (rank + 1) * parts // ranks), maybe none. Collective."""
     dataset = as_dataset(dataset)
     check_comm(comm)
     if parts < 1:
@@ -187,9 +190,9 @@ def cut_run(
     attributes: Tables,
     splits: Tables,
 ) -> list[Part]:
-    """Returns the parts of a run. Their arrays are views of the run's where possible.
+    """Returns the parts of this rank's run (`Runs`); their arrays are views if possible.
     ``directory``: by type, the first original id of the run's range, and the internal ids.
-    ``splits``: internal ids of the run's nodes, ascending, by group of nodes and name."""
+    ``splits``: by group and name, internal ids of the run's nodes, ascending."""
     found = []
     for at, number in enumerate(nodes.parts):
         rows = [slice(*own.starts[at : at + 2].tolist()) for own in nodes.rows]
@@ -233,6 +236,6 @@ def _joined(pieces: list[Tensor]) -> Tensor:
 
 
 def _rows_among(internal: Tensor, own: range) -> Tensor:
-    """Returns the ascending internal ids that lie in a range, as rows of it."""
+    """Returns the ascending internal ids within a range, counted from its begin."""
     begin, end = torch.searchsorted(internal, torch.tensor([own.start, own.stop])).tolist()
     return internal[begin:end] - own.start

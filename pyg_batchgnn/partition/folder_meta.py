@@ -58,12 +58,12 @@ def part_name(number: int) -> str:
 
 
 def is_partition(folder: str | Path) -> bool:
-    """Returns whether a folder says that it holds a partitioned graph."""
+    """Returns whether a folder's META.json says that it holds a partitioned graph."""
     return FORMAT.is_in(folder)
 
 
 def read_partition_meta(folder: Path) -> PartitionMeta:
-    """Reads and checks META.json. Raises DatasetError, also where it is missing."""
+    """Reads and checks META.json. Raises DatasetError if it is missing or damaged."""
     content, digest = FORMAT.read(folder)
     with FORMAT.parsing(folder):
         typed = "node_types" in content
@@ -82,7 +82,7 @@ def read_partition_meta(folder: Path) -> PartitionMeta:
 
 
 def _check_shapes(path: Path, meta: PartitionMeta) -> None:
-    """Checks that every part has its arrays, of the sizes that the offsets give them."""
+    """Raises DatasetError unless every part has its arrays, in the sizes that the offsets give."""
     schema, book = meta.schema, meta.book
     if len(meta.edge_counts) != schema.num_relations:
         fact = f"has {len(meta.edge_counts)} numbers for {schema.num_relations} relations"
@@ -105,7 +105,7 @@ def _check_shapes(path: Path, meta: PartitionMeta) -> None:
 
 
 def _check_rows(path: Path, meta: PartitionMeta, array: str, rows: int | None) -> int:
-    """Returns the length of an array, which must be ``rows`` if that is given."""
+    """Returns the length of an array. Raises DatasetError unless it is ``rows``, if given."""
     promise = meta.arrays.get(array)
     if promise is None or len(promise.shape) != 1 or (rows is not None and promise.shape[0] != rows):
         seen = None if promise is None else list(promise.shape)

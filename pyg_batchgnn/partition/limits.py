@@ -26,7 +26,7 @@ _PRECISION = 1e-6
 
 @dataclass(frozen=True)
 class Load:
-    """One load of one node type."""
+    """A quantity that a policy balances, of one node type."""
 
     name: str  # "nodes", "edges" (in-edges), a split, or an attribute with one weight per node
     node_type: str  # the name of the type
@@ -36,22 +36,21 @@ class Load:
 
     @property
     def mean(self) -> float:
-        """The mean of the parts."""
         return sum(self.sums) / len(self.sums)
 
     @property
     def balance(self) -> float:
-        """The largest sum over the mean, 1 at best."""
+        """The largest part over the mean, 1 at best."""
         return max(self.sums) / self.mean if self.mean else 1.0
 
     @property
     def fullest(self) -> int:
-        """The part that has the most."""
+        """The part with the most."""
         return self.sums.index(max(self.sums))
 
     @property
     def is_met(self) -> bool:
-        """True unless a part exceeds its limit. The mean rounded up is always allowed."""
+        """True unless a part exceeds its limit, and the mean rounded up."""
         if self.slack is None:
             return True
         is_whole = all(isinstance(one, int) for one in self.sums)
@@ -60,22 +59,22 @@ class Load:
 
     @property
     def reason(self) -> str:
-        """The reason why a limit could not be kept; empty if it is met."""
+        """Why a limit could not be kept; empty if it was."""
         if self.slack is None or self.is_met:
             return ""
         return unmet_reason(self.heaviest / self.mean, self.slack)
 
 
 def unmet_reason(heaviest: float, slack: float) -> str:
-    """Returns why no part keeps within ``slack`` times the mean; ``heaviest`` is in means."""
+    """Returns why parts exceed ``slack`` times the mean. ``heaviest``: one node's, in means."""
     if heaviest > slack:
         return f"one node alone has {heaviest:.2f} times the mean"
     return "the policy found no parts within all limits, though no node is too heavy"
 
 
 def sums_of(part: Part, wanted: Collection[str]) -> dict[str, dict[str, tuple[float, float]]]:
-    """Returns the sums of a part's balance constraints and the largest weight of a node, by type
-    and constraint. ``wanted``: the weights that count beside nodes, in-edges and splits."""
+    """Returns for each type and load (a part's sum, its heaviest node). ``wanted``: the weights
+    that count beside nodes, in-edges and splits."""
     schema, degrees = part.schema, _degrees(part)
     found = dict[str, dict[str, tuple[float, float]]]()
     for number, (name, group) in enumerate(zip(schema.node_types, schema.node_groups, strict=True)):
@@ -106,7 +105,7 @@ _SUM = 1 << 30
 
 @dataclass(frozen=True, eq=False)
 class Limits:
-    """The weights by which parts are balanced, and the limits."""
+    """The weights by which parts are balanced, and the limits of parts."""
 
     names: tuple[str, ...]  # what each load is, in words
     weight: Tensor  # [n, k] int32, the weights of the nodes that this rank has read
@@ -118,9 +117,9 @@ class Limits:
 def read_limits(
     comm: Communicator, part: ReadingSlice, dataset: Dataset, policy: Balanced, parts: int
 ) -> Limits:
-    """Reads the weights of this rank's nodes. Collective. Every balance constraint counts for every
-    node type apart. Those that are zero everywhere are left out. Raises ValueError if one is no
-    attribute and no split, or its weights cannot be used."""
+    """Reads the weights of this rank's nodes. Collective. Every load counts for each node type
+    separately; those that are 0 everywhere are left out. Raises ValueError for a load that is
+    neither an attribute nor a split, or weights that cannot be used."""
     wanted = [(name, number) for name in policy.balance for number in range(part.schema.num_types)]
     known = {NODES, EDGES, "train", "val", "test"}
     known = known.union(*({*nodes.splits, *nodes.tables} for nodes in dataset.node_sets))
@@ -165,7 +164,7 @@ def _weights(comm: Communicator, part: ReadingSlice, dataset: Dataset, name: str
 
 
 def _whole_numbers(comm: Communicator, table: Tensor, own: range, name: str) -> Tensor:
-    """Returns the user's weights of own nodes as whole numbers, [n_t] int32. Collective."""
+    """Returns [n_t] int32, the user's weights of own nodes as integers. Collective."""
     if table.dim() != 1 or table.is_complex():
         raise ValueError(
             f"cannot balance {name!r}: it has shape {list(table.shape)}, not one weight per node"
@@ -181,7 +180,7 @@ def _whole_numbers(comm: Communicator, table: Tensor, own: range, name: str) -> 
 
 @dataclass(frozen=True, eq=False)
 class Balance:
-    """The number of parts, and the largest weights that each may have."""
+    """The number of parts, and the largest weight of each."""
 
     parts: int  # the number of parts
     total: Tensor  # [k] int64, the sums of the weights of all nodes
@@ -189,13 +188,13 @@ class Balance:
 
     @classmethod
     def of(cls, parts: int, total: Tensor, slack: Tensor) -> Balance:
-        """Allows parts ``slack`` [k] times the mean, at most the whole graph."""
+        """Allows parts ``slack`` [k] times the mean, up to the whole graph."""
         wanted = torch.minimum(slack * total / parts, total.to(slack.dtype))
         return cls.within(parts, total, wanted.to(torch.int64))
 
     @classmethod
     def within(cls, parts: int, total: Tensor, limit: Tensor) -> Balance:
-        """Allows parts the limits [k], or the mean rounded up where that is more."""
+        """Allows parts ``limit`` [k], or the mean rounded up if that is more."""
         return cls(parts, total, torch.maximum(limit, -(-total // parts)))
 
     @property
@@ -205,7 +204,7 @@ class Balance:
 
 
 def read_split(comm: Communicator, part: ReadingSlice, dataset: Dataset, name: str, node_type: int) -> Tensor:
-    """Returns whether each of this rank's nodes of a type is in a split, [n_t] bool. Collective."""
+    """Returns [n_t] bool, which of this rank's nodes of a type are in a split. Collective."""
     own = part.nodes_of(node_type)
     found = torch.zeros(len(own), dtype=torch.bool)
     mine = own_share(comm, dataset.split(name, part.schema.node_types[node_type]))

@@ -26,18 +26,21 @@ from pyg_batchgnn.types import Group
 
 
 def load_partition(folder: str | Path, comm: Communicator) -> Part:
-    """Reads this rank's part of a partition, from a folder that `save_partition` wrote. Collective.
+    """Reads this rank's part from a folder that `save_partition` wrote. Collective.
+
+    >>> with Communicator.create("parts") as comm:
+    ...     saved = save_partition(partition(dataset, comm=comm), folder / "parts", comm)
+    ...     load_partition(saved, comm).num_nodes
+    500
 
     With as many ranks as parts every array is mapped from its file. With another number the graph
     is cut anew: each rank gets a contiguous range of the nodes of each type, in the order of the
-    saved parts, balanced by nodes, in-edges and training nodes as far as ranges go
-    (`balanced_offsets`), and maps what lies in one file and copies what lies in several.
-    `Part.node` then ascends only within a saved part. Internal ids stay in a graph of one node
-    type.
+    saved parts, balanced by nodes, in-edges and training nodes as far as ranges allow. It maps
+    arrays that lie in one file, and copies others. `Part.node` then ascends only within a saved
+    part. Internal ids stay in a graph of one node type.
 
     Raises:
-        DatasetError: on every rank, where a file is damaged, altered, foreign or missing on one of
-            them.
+        DatasetError: on every rank: a file is damaged, altered, foreign or missing on one of them.
         AgreementError: ranks read different folders.
     """
     check_comm(comm)
@@ -53,7 +56,7 @@ def load_partition(folder: str | Path, comm: Communicator) -> Part:
 
 
 def verify_partition(folder: str | Path) -> int:
-    """Compares every file with META.json; returns their number. DatasetError if one differs."""
+    """Compares every file with META.json; returns how many. Raises DatasetError if one differs."""
     path = Path(folder).expanduser()
     meta = read_partition_meta(path)
     for array, promise in meta.arrays.items():
@@ -105,7 +108,6 @@ class _Folder:
     def _relation(
         self, recut: Recut, group: Group, nodes: list[PartRows], edges: list[PartRows], count: int
     ) -> InEdges:
-        """Returns the in-edges of a relation from the rows of the saved parts."""
         files, (first, *more) = self._files, nodes
         indptr = files.indptr(first.number, group)
         if more or (first.begin, first.end) != (0, len(indptr) - 1):
@@ -196,7 +198,7 @@ _REMEDY = "restore the file or partition again"
 
 
 class PartRows(NamedTuple):
-    """A range of rows of an array of a saved part."""
+    """A range of rows of a saved part's array."""
 
     number: int  # the number of the part
     #: begin, end: the rows
@@ -208,7 +210,7 @@ class PartRows(NamedTuple):
 
 
 def joined(pieces: list[PartRows]) -> list[PartRows]:
-    """Joins adjacent pieces. Without any piece it returns an empty one."""
+    """Joins adjacent pieces; returns one empty piece if there are none."""
     found: list[PartRows] = []
     for piece in pieces:
         if found and found[-1].number == piece.number and found[-1].end == piece.begin:
@@ -219,7 +221,7 @@ def joined(pieces: list[PartRows]) -> list[PartRows]:
 
 
 class PartFiles:
-    """A folder of a partition that is being read."""
+    """The open folder of a partition."""
 
     def __init__(self, path: Path, meta: PartitionMeta) -> None:
         self._path, self._meta = path, meta
@@ -235,7 +237,7 @@ class PartFiles:
         return self._kept[array]
 
     def rows(self, name: str, pieces: list[PartRows]) -> Tensor:
-        """Returns rows of an array; a view of the file if they lie in one."""
+        """Returns rows of an array: a view if they lie in one file."""
         found = []
         for number, begin, end in pieces:
             whole = self.open(number, name)
@@ -246,7 +248,7 @@ class PartFiles:
         return found[0] if len(found) == 1 else torch.cat(found)
 
     def decoded(self, array: str, values: Tensor) -> Tensor:
-        """Returns rows of an attribute with the scales and offsets in an array, if there is one."""
+        """Returns an attribute's rows with its scales and offsets, if it is quantised."""
         promise = self._meta.arrays.get(array)
         if promise is None:
             return values
@@ -254,7 +256,7 @@ class PartFiles:
         return to_codes(values, map_tensor(file, array, promise), file, array)
 
     def checked(self, name: str, values: Tensor, size: int) -> Tensor:
-        """Returns the values, after checking that they lie in [0, size)."""
+        """Returns ``values`` after a check that they are in [0, size)."""
         low, high = ops.extent(values)
         if values.numel() and (low < 0 or high >= size):
             fact = f"holds {low if low < 0 else high}, which is outside [0, {size})"
@@ -290,7 +292,7 @@ _IDS = 1 << 17
 
 @dataclass(frozen=True)
 class Recut:
-    """A saved partition and the ranges of its nodes that ranks get."""
+    """A saved partition, and the ranges of its nodes for another number of ranks."""
 
     old: PartitionBook  # the book of the saved parts
     #: by node type, [ranks + 1], where each rank's range begins in the row of the type
@@ -326,7 +328,7 @@ class Recut:
 
     @cached_property
     def _shifts(self) -> tuple[Tensor, Tensor]:
-        """The first old id of each range that moves as a whole, ascending, and by how much."""
+        """(The first old id of each range that moves as a whole, ascending; by how much.)"""
         found = []
         for node_type, cuts in enumerate(self.cuts):
             for number, theirs in enumerate(_ranges(self._starts[node_type])):
@@ -341,7 +343,7 @@ class Recut:
 
 
 def _starts(book: PartitionBook) -> list[Tensor]:
-    """Returns by type where each part's nodes begin among all nodes of the type, [parts + 1]."""
+    """Returns by type [parts + 1], where each part's nodes begin among all nodes of the type."""
     zero = torch.zeros(1, dtype=torch.int64)
     return [torch.cat([zero, sizes.cumsum(0)]) for sizes in book.sizes.t()]
 
@@ -352,7 +354,7 @@ def _ranges(starts: Tensor) -> list[range]:
 
 
 def overlap(own: range, theirs: range) -> tuple[int, int]:
-    """Returns where the overlap of two ranges begins and ends, from the second's begin."""
+    """Returns begin and end of the overlap of two ranges, counted from the second's begin."""
     begin, end = max(own.start, theirs.start), min(own.stop, theirs.stop)
     return (begin - theirs.start, end - theirs.start) if begin < end else (0, 0)
 
@@ -364,12 +366,11 @@ _PRECISION = 1e-3  # of the bound on the largest load, relative
 
 
 def balanced_offsets(nodes: int, loads: Sequence[Load], ranks: int) -> list[int]:
-    """Cuts rows into ranges whose fullest one is as empty as ranges allow, over all loads and
-    relative to each load's mean. Returns the begin of each range, then N: R + 1 numbers. The least
-    bound is found by halving: with one given, each range in turn takes all that fits. Within the
-    bound, ends are then put as near as they may to where all loads together are cut evenly, so that
-    one heavy node does not leave the other ranges uneven. A load that is zero everywhere is left
-    out."""
+    """Cuts rows into ranges so that the fullest one, over all loads and relative to each load's
+    mean, is as small as possible. Returns the begin of each range, then N: R + 1 numbers. The least
+    bound is found by bisection: with a given bound, each range in turn takes all that fits. Within
+    the least bound, ends are put close to an even cut of all loads together, so that one heavy node
+    does not leave the other ranges uneven. A load that is 0 everywhere is left out."""
     given = [load for load in loads if load(nodes) > 0]
     if not given:
         return [rank * nodes // ranks for rank in range(ranks + 1)]
@@ -383,7 +384,7 @@ class _Cutter:
         self._loads = [(load, load(nodes) / ranks) for load in loads]
 
     def least_bound(self) -> float:
-        """Returns nearly the least load of the fullest range, in means."""
+        """Returns nearly the least possible load of the fullest range, relative to the mean."""
         low, high = 1.0, float(self._ranks)
         while high > low * (1 + _PRECISION):
             bound, end = (low + high) / 2, 0
@@ -393,7 +394,7 @@ class _Cutter:
         return high
 
     def even(self, bound: float) -> list[int]:
-        """Returns ranges within a bound that can be met, cut as evenly as it allows."""
+        """Returns ranges within a possible bound, cut as evenly as it allows."""
         least = [self._nodes]  # where each range may begin at the earliest, from the last one on
         for _ in range(self._ranks - 1):
             least.append(self._begin(least[-1], bound))

@@ -15,9 +15,8 @@ from pyg_batchgnn.partition.book import PartitionBook
 
 
 def send_rows(comm: Communicator, rows: Tensor, to: Tensor) -> Tensor:
-    """Sends each row [n, ...] to the rank that ``to`` [n] int64 says, in rounds. Collective; counts
-    as `MessageKind.PARTITION`. Returns the rows that came from all ranks, in an order that depends
-    on the rounds."""
+    """Sends each row [n, ...] to rank ``to`` [n] int64, in rounds. Collective; counts as
+    `MessageKind.PARTITION`. Returns the received rows; their order depends on the rounds."""
     came = [rows[:0]]
     row_bytes = rows.itemsize * math.prod(rows.shape[1:])
     for own in own_rounds(comm, len(rows), row_bytes):
@@ -27,9 +26,9 @@ def send_rows(comm: Communicator, rows: Tensor, to: Tensor) -> Tensor:
 
 
 def node_values(comm: Communicator, book: PartitionBook, node: Tensor, own: Tensor) -> Tensor:
-    """Returns a value of each of some nodes, asked of their owners in rounds, [n] int64.
-    Collective; counts as `MessageKind.PARTITION`. ``node``: [n] internal ids; n may differ from
-    rank to rank. ``own``: [own nodes] int64, the values of this rank's nodes."""
+    """Returns [n] int64, a value of each node, asked of the owners in rounds. Collective; counts as
+    `MessageKind.PARTITION`. ``node``: [n] internal ids, of any number on each rank. ``own``: [own
+    nodes] int64, the values of this rank's nodes."""
     offsets = book.part_offsets
     first = int(offsets[comm.rank])
     remote = Remote(lambda ids: group_by_range(ids, offsets), lambda ids: own[ids - first], (), own.dtype)
@@ -38,7 +37,7 @@ def node_values(comm: Communicator, book: PartitionBook, node: Tensor, own: Tens
 
 @dataclass(frozen=True)
 class Grouping:
-    """A stable order of rows by groups."""
+    """An order of rows by group, stable within it."""
 
     #: [n], the positions of the rows in order of groups; None where they are in that order already
     order: Tensor | None
@@ -52,7 +51,7 @@ class Grouping:
         return self.apply(rows), self.counts
 
     def undo(self, rows: Tensor, out: Tensor) -> None:
-        """Writes rows in order of groups to where they stood before."""
+        """Writes rows in order of groups back into their original order."""
         if self.order is None:
             out.copy_(rows)
         else:
@@ -65,7 +64,7 @@ def group(owner: Tensor, groups: int) -> Grouping:
 
 
 def group_by_range(values: Tensor, bounds: Tensor) -> Grouping:
-    """Groups rows by the range that each value [n] is in; bounds [ranges + 1] int64, ascending."""
+    """Groups rows by the range of each value [n]. ``bounds``: [ranges + 1] int64, ascending."""
     order, counts = ops.group_by_range(values, bounds)
     return Grouping(order, counts.tolist())
 
@@ -76,7 +75,7 @@ def send(comm: Communicator, rows: Tensor, grouping: Grouping) -> Received:
 
 @dataclass(frozen=True)
 class Remote:
-    """An array whose rows lie on all ranks, some on each."""
+    """An array whose rows are distributed over all ranks."""
 
     group: Callable[[Tensor], Grouping]  # groups row numbers [n] by the rank that holds each
     #: returns rows that this rank holds, given [n] row numbers in any order, which it may overwrite
@@ -92,9 +91,9 @@ class Remote:
 def pull(
     comm: Communicator, remote: Remote, ids: Tensor, out: Tensor | None = None, most: int | None = None
 ) -> Tensor:
-    """Returns the rows of ``ids`` [n], asked of their holders in rounds. Collective. n may differ
-    from rank to rank; narrow ids cost less. ``out``: [n, *shape] to write to; may be ``ids``
-    itself. ``most``: a number of ids that no rank exceeds, as in `own_rounds`."""
+    """Returns the rows of ``ids`` [n], asked of the ranks that hold them, in rounds. Collective;
+    ranks may ask for different numbers, and narrow ids cost less. ``out``: [n, *shape] to write to;
+    may be ``ids`` itself. ``most``: as in `own_rounds`."""
     if out is None:
         out = torch.empty(ids.numel(), *remote.shape, dtype=remote.dtype)
     for rows in own_rounds(comm, ids.numel(), ids.element_size() + remote.row_bytes, most):
@@ -116,9 +115,9 @@ def rows_per_round(row_bytes: int, ranks: int) -> int:
 
 
 def own_rounds(comm: Communicator, rows: int, row_bytes: int, most: int | None = None) -> Iterator[range]:
-    """Yields this rank's own rows in rounds, as ranges that are empty at the end where other ranks
-    have more. Collective. ``most``: a number of rows that no rank exceeds, equal on all ranks.
-    Where they fit one round, ranks need not ask each other for the largest number."""
+    """Yields this rank's own rows in rounds, as ranges, empty at the end if other ranks have more.
+    Collective. ``most``: a bound of the rows of any rank, equal on all ranks. If it fits one round,
+    ranks need not ask each other for the largest number."""
     step = rows_per_round(row_bytes, comm.size)
     if most is None or most > step:
         most = comm.max(rows)
@@ -127,9 +126,9 @@ def own_rounds(comm: Communicator, rows: int, row_bytes: int, most: int | None =
 
 
 def shared_rounds(comm: Communicator, rows: int, row_bytes: int) -> Iterator[range]:
-    """Yields this rank's share of rows that all ranks can read (a file's), in rounds. Within a
-    round the rows of rank 0 come first, then those of rank 1, and all of them before the next
-    round's: what is received in order of ranks is in order of rows."""
+    """Yields this rank's share of rows that all ranks can read (a file's), in rounds. In a round
+    the rows of rank 0 come first, then rank 1's, and all of them before the next round's: what is
+    received in order of ranks is in order of rows."""
     step = rows_per_round(row_bytes, comm.size)
     for at in range(0, rows, step * comm.size):
         share = min(step, -(-(rows - at) // comm.size))
@@ -138,9 +137,8 @@ def shared_rounds(comm: Communicator, rows: int, row_bytes: int) -> Iterator[ran
 
 
 def add_rows(out: Tensor, row: Tensor, values: Tensor) -> Tensor:
-    """Adds ``values`` [n, k] to the rows ``row`` [n] of ``out`` [m, k], which it returns. It adds
-    column by column: torch adds whole rows one call at a time, which takes 10 to 30 times as long
-    where rows are as narrow as here."""
+    """Adds ``values`` [n, k] to rows ``row`` [n] of ``out`` [m, k], and returns ``out``. It adds by
+    column: torch adds row by row, which takes 10 to 30 times as long for narrow rows."""
     for into, added in zip(out.unbind(1), values.unbind(1), strict=True):
         into.index_add_(0, row, added)
     return out

@@ -16,7 +16,7 @@ from pyg_batchgnn.partition.reading import ReadingSlice
 
 @dataclass(frozen=True)
 class Numbering:
-    """The owners of the nodes that were read, and their new ids."""
+    """The owners of the nodes that this rank has read, and their internal ids."""
 
     book: PartitionBook  # the partition book
     counts: Tensor  # [ranks, parts, types], the number of nodes of each part and type that each rank has read
@@ -44,9 +44,9 @@ def number_nodes(comm: Communicator, slice_: ReadingSlice, owner: Tensor, parts:
 def make_directory(
     comm: Communicator, slice_: ReadingSlice, internal: Tensor, bounds: Sequence[Tensor]
 ) -> list[tuple[int, Tensor]]:
-    """Moves internal ids [n] from the ranges that were read to the ranges of the directory,
-    ``bounds`` [ranks + 1] int64 by type. Collective. Returns this rank's range of each type: its
-    first original id, and the internal ids."""
+    """Moves internal ids [n] from the ranks that read the nodes to the ranks of the directory.
+    Collective. ``bounds``: by type [ranks + 1] int64, the original ids that each rank's directory
+    begins with. Returns for each type this rank's first original id, and the internal ids."""
     found = []
     for number, ranges in enumerate(bounds):
         own, first = internal[slice_.rows_of(number)], slice_.nodes_of(number).start
@@ -58,8 +58,7 @@ def make_directory(
 
 @dataclass(frozen=True)
 class Runs:
-    """The parts that each rank builds: contiguous runs, one part each if there are as many as
-    ranks."""
+    """The consecutive parts that each rank builds: one part each with as many parts as ranks."""
 
     parts: int
     ranks: int
@@ -76,8 +75,8 @@ class Runs:
 
 
 class RunRows:
-    """The rows that the nodes of one type have in a run of parts: by part, then by internal id.
-    ``starts``: [parts + 1] int64, where the rows of each part begin."""
+    """The rows of one type's nodes in a run of parts: by part, then by internal id. ``starts``:
+    [parts + 1] int64, where each part's rows begin."""
 
     def __init__(self, book: PartitionBook, parts: range, node_type: int) -> None:
         self._firsts = torch.tensor([book.nodes_of(part, node_type).start for part in parts]).long()

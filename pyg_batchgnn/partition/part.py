@@ -19,10 +19,9 @@ from pyg_batchgnn.types import Group, Relation, Schema
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Part:
-    """The nodes that a rank owns, all their in-edges and all their attributes. Row i of ``node`` is
-    the node with the internal id ``first`` + i. Internal ids are ordered by part, node type and
-    original id. So the rows of a type are a contiguous range, `rows_of`. `in_edges` and
-    `owned_edges` can be read from the part itself if its graph has one relation."""
+    """The nodes that a rank owns, with all their in-edges and attributes. Row i of ``node`` has the
+    internal id ``first`` + i. Internal ids are in order of part, node type and original id, so that
+    the rows of a type are a range, `rows_of`. `in_edges`, `owned_edges`: of the only relation."""
 
     schema: Schema  # the node types and the relations
     book: PartitionBook  # the owner and the type of each internal id
@@ -66,46 +65,45 @@ class Part:
 
     @property
     def rows_by_group(self) -> dict[Group, int]:
-        """The part's number of nodes of each type and of edges of each relation."""
+        """The number of the part's nodes of each type and edges of each relation."""
         groups = enumerate(self.schema.node_groups)
         nodes = {group: len(self.nodes_of(number)) for number, group in groups}
         edges = zip(self.schema.edge_groups, self.relations, strict=True)
         return {**nodes, **{group: one.num_edges for group, one in edges}}
 
     def nodes_of(self, node_type: int) -> range:
-        """Returns the internal ids of the part's nodes of a type, given by number."""
+        """Returns the internal ids of the part's nodes of type number ``node_type``."""
         return self.book.nodes_of(self.number, node_type)
 
     def rows_of(self, node_type: int) -> slice:
-        """Returns the rows of ``node`` that are of a type, given by number."""
+        """Returns the rows of ``node`` of type number ``node_type``."""
         own = self.nodes_of(node_type)
         return slice(own.start - self.first, own.stop - self.first)
 
     def original_ids(self, node_type: int) -> Tensor:
-        """Returns the original ids of the part's nodes of a type, [n_t] int64, without a copy."""
+        """Returns [n_t] int64, the original ids of the part's nodes of a type, without a copy."""
         return self.node[self.rows_of(node_type)]
 
     def directory_of(self, node_type: int) -> tuple[range, Tensor]:
-        """Returns this rank's slice of the original ids of a type, and their internal ids."""
+        """Returns this rank's range of original ids of a type, and their internal ids."""
         slices = directory_slices(self.book, self.number)
         begin = sum(map(len, slices[:node_type]))
         own = slices[node_type]
         return own, self.directory[begin : begin + len(own)]
 
     def split(self, name: str, node_type: str | None = None) -> Tensor:
-        """Returns the part's nodes of a split, [s] int64 rows of its nodes of the type, ascending;
-        none without such a split. ``node_type``: not needed if there is only one."""
+        """Returns the part's nodes of a split, [s] int64 rows of its nodes of the type, ascending,
+        maybe none. ``node_type``: not needed if there is only one."""
         if node_type is None:
             _only(self.schema.node_types, "split", "split(name, type)")
         group = self.schema.node_groups[0 if node_type is None else self.schema.type_number(node_type)]
         return self.splits.get(group, {}).get(name, torch.empty(0, dtype=torch.int64))
 
     def in_edges_of(self, relation: Relation) -> InEdges:
-        """Returns the in-edges of a relation."""
         return self.relations[self.schema.relation_number(relation)]
 
     def owned_edges_of(self, relation: int) -> OwnedEdges:
-        """Returns the in-edges of a relation, given by number, as samplers read them."""
+        """Returns the in-edges of relation number ``relation``, as samplers read them."""
         target = self.schema.target_types[relation]
         return OwnedEdges(
             self.relations[relation],
@@ -117,19 +115,18 @@ class Part:
 
     @property
     def in_edges(self) -> InEdges:
-        """The in-edges of the only relation."""
         _only(self.schema.relations, "in_edges", "in_edges_of(relation)")
         return self.relations[0]
 
     @property
     def owned_edges(self) -> OwnedEdges:
-        """The in-edges of the only relation, as samplers and the aggregation cache read them."""
+        """The in-edges of the only relation, as samplers read them."""
         _only(self.schema.relations, "owned_edges", "owned_edges_of(number)")
         return self.owned_edges_of(0)
 
     def check(self) -> None:
-        """Raises ValueError unless every attribute has one row per node or edge of the part, and
-        the splits hold rows of it. Called before a part is saved or spread."""
+        """Raises ValueError unless every attribute has a row per node or edge of the part, and
+        splits hold rows of it. Called before a part is saved or used."""
         schema = self.schema
         numbers = (self.book.num_types, len(self.relations), len(self.edge_counts))
         if numbers != (schema.num_types, schema.num_relations, schema.num_relations):
@@ -163,7 +160,7 @@ class Part:
             )
 
     def check_rank(self, comm: Communicator) -> None:
-        """Raises ValueError unless the part is this rank's, and there is one for every rank."""
+        """Raises ValueError unless this is part number ``comm.rank`` of ``comm.size`` parts."""
         check_comm(comm)
         if self.book.parts != comm.size or self.number != comm.rank:
             raise ValueError(
@@ -173,7 +170,6 @@ class Part:
 
 
 def parts_of(parts: Part | Sequence[Part]) -> list[Part]:
-    """Returns one part or several as a list."""
     found: list[Any] = list(parts) if isinstance(parts, (list, tuple)) else [parts]
     for part in found:
         ops.check_type("part", part, Part, "make it with partition or load_partition")
@@ -190,17 +186,17 @@ def _only(names: Sequence[object], name: str, instead: str) -> None:
 
 
 def slice_size(num_nodes: int, ranks: int) -> int:
-    """Returns the number of ids in a rank's slice of the directory; the last may have fewer."""
+    """Returns how many ids a rank's slice of the directory has; the last may have fewer."""
     return -(-num_nodes // ranks) if num_nodes else 1
 
 
 def directory_slice(num_nodes: int, ranks: int, rank: int) -> range:
-    """Returns the original ids of one node type whose internal ids ``rank`` knows."""
+    """Returns the original ids of a node type whose internal ids rank ``rank`` stores."""
     size = slice_size(num_nodes, ranks)
     return range(min(rank * size, num_nodes), min((rank + 1) * size, num_nodes))
 
 
 def directory_slices(book: PartitionBook, rank: int) -> list[range]:
-    """Returns the original ids of each node type whose internal ids ``rank`` knows."""
+    """As `directory_slice`, for each node type."""
     totals = book.sizes.sum(0).tolist()
     return [directory_slice(total, book.parts, rank) for total in totals]

@@ -27,7 +27,7 @@ SLACK = 1.05
 
 @dataclass(frozen=True)
 class Balanced:
-    """The loads that a policy balances."""
+    """The base of policies that balance quantities (loads)."""
 
     # By load, how many times the mean a part gets at most, where that is possible. A load is
     # "nodes", "edges" (the in-edges of the nodes), nodes of a split ("train", "val", "test"), or
@@ -54,7 +54,7 @@ class Balanced:
 
 
 class Score(Enum):
-    """The score by which a stream chooses."""
+    """The score by which a streaming policy chooses a part."""
 
     LDG = "ldg"
     FENNEL = "fennel"
@@ -62,10 +62,10 @@ class Score(Enum):
 
 @dataclass(frozen=True)
 class Streaming(Balanced):
-    """The policy LDG (Stanton and Kliot 2012) or Fennel (Tsourakakis et al. 2014), over any balance
-    constraints. LDG takes the part with the most neighbours, weighted by its room; Fennel subtracts
-    the price of a fuller part. Nodes are streamed ``passes`` times. In a later pass all neighbours
-    have owners, from this pass or the one before it (restreaming, Nishimura and Ugander 2013)."""
+    """LDG (Stanton and Kliot 2012) or Fennel (Tsourakakis et al. 2014), for any balanced loads. LDG
+    takes the part with the most neighbours, weighted by its room; Fennel subtracts a price for full
+    parts. Nodes are streamed ``passes`` times: in a later pass all neighbours have owners, from
+    this pass or the last (restreaming, Nishimura and Ugander 2013)."""
 
     score: Score = Score.LDG
     passes: int = 3
@@ -81,7 +81,7 @@ class Streaming(Balanced):
 
 @dataclass(frozen=True)
 class TwoLevel(Balanced):
-    """A policy that cuts a graph for hosts first, then for the parts of each host."""
+    """The base of policies that cut a graph for hosts first, then for the parts of each host."""
 
     # The number of hosts that get parts, in order and as many each, so that few edges join hosts.
     # By default the hosts of the ranks if there is a part per rank, otherwise 1.
@@ -100,19 +100,18 @@ class TwoLevel(Balanced):
 @dataclass(frozen=True)
 class Multilevel(TwoLevel):
     """The multilevel policy: nodes are joined into clusters again and again, the small graph of
-    clusters is cut, and the cut is refined on the way back. All ranks work together, and no rank
-    holds the graph."""
+    clusters is cut, and the cut is refined on the way back. No rank holds the whole graph."""
 
 
 @dataclass(frozen=True)
 class Metis(TwoLevel):
-    """The METIS library (Karypis and Kumar 1998) in the process of rank 0, which holds the graph,
-    with METIS's own seed. It must be installed; the package ``cmeel-metis`` has it."""
+    """The METIS library (Karypis and Kumar 1998), with its own seed. It runs on rank 0, which holds
+    the whole graph. The library must be installed; the package ``cmeel-metis`` has it."""
 
 
 @dataclass(frozen=True, eq=False)
 class Given:
-    """The owners of all nodes, from METIS, KaMinPar, DGL or a partitioner of your own."""
+    """Given owners of all nodes, from METIS, KaMinPar, DGL or a partitioner of your own."""
 
     # A ``.npy`` file of [N] integers that every rank can read: the part of each node, in order of
     # ids; in a graph of several node types those of the first type, of the second, and so on.
@@ -124,7 +123,7 @@ class Given:
 
 def given_owners(part: ReadingSlice, dataset: Dataset, file: Path, parts: int) -> Tensor:
     """Returns the owners of this rank's nodes, [n] int32. Raises DatasetError if the file has
-    another length, or names an unknown part."""
+    another length, or an unknown part."""
     try:
         whole = np.load(file, mmap_mode="r", allow_pickle=False)
     except ValueError as error:
@@ -157,7 +156,7 @@ class Neighbours(NamedTuple):
 
 
 class StreamState(NamedTuple):
-    """The state of the stream when a few nodes are to be assigned."""
+    """What a policy knows when it assigns a few nodes."""
 
     parts: int  # the number of parts
     seed: int  # the seed of the run
@@ -171,16 +170,16 @@ class StreamState(NamedTuple):
 
 
 class Policy(Protocol):
-    """A policy of your own. It is called for a few nodes of one type at a time, on every rank for
-    the nodes that the rank has read. It returns the part of each node, [n] integers. Ranks go
-    through their nodes side by side, type by type and in ascending original id; they may be called
-    for no nodes at all. A policy should not depend on how many nodes it is asked for at once."""
+    """A policy of your own: a function that returns the part of each node, [n] integers. It is
+    called on every rank, for a few nodes of one type at a time that the rank has read, maybe none.
+    Ranks go through their nodes at the same time, type by type and in ascending original id. The
+    result should not depend on how many nodes are given at once."""
 
     def __call__(self, node: Tensor, neighbours: Neighbours, state: StreamState) -> Tensor: ...
 
 
 class Direct(Enum):
-    """The policies that look at no neighbours."""
+    """The policies that do not look at neighbours."""
 
     RANDOM = "random"
     CONTIGUOUS = "contiguous"

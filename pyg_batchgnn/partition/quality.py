@@ -27,7 +27,7 @@ _COLUMNS = ("nodes", "edges", "train", "cut", "halo")
 
 @dataclass(frozen=True)
 class PartCounts:
-    """The counts of one part, of all node types or of one."""
+    """The counts of one part, for one node type or all."""
 
     # nodes, edges, train: the numbers of nodes, of their in-edges, of training nodes among them.
     nodes: int
@@ -40,13 +40,13 @@ class PartCounts:
 
     @classmethod
     def sum(cls, counts: Sequence[PartCounts]) -> PartCounts:
-        """Returns the sums."""
+        """Adds up counts, field by field."""
         return cls(*(sum(getattr(one, name) for one in counts) for name in _COLUMNS))
 
 
 @dataclass(frozen=True)
 class PartitionReport:
-    """The counts of all parts."""
+    """The quality of a partition: the counts of all parts."""
 
     types: dict[str, tuple[PartCounts, ...]]  # by name of the node type, the counts of each part
     #: ``[part][other part]``, the in-edges of the part from nodes of the other part, and the
@@ -80,14 +80,14 @@ class PartitionReport:
         return cut / edges if edges else 0.0
 
     def balance(self, of: str, node_type: str | None = None) -> float:
-        """Returns the largest count over the mean, 1 at best. ``of``: nodes, edges, train or halo.
-        ``node_type``: the type that is counted; None: all."""
+        """Returns the largest part over the mean, 1 at best. ``of``: "nodes", "edges", "train" or
+        "halo". ``node_type``: None for all types."""
         parts = self.parts if node_type is None else self.types[node_type]
         counts = [getattr(part, of) for part in parts]
         return max(counts) * len(counts) / sum(counts) if sum(counts) else 1.0
 
     def table(self) -> Table:
-        """Returns a table of the parts, by type as well if there are several node types."""
+        """Returns a table of the parts, by type if there are several."""
         several = len(self.types) > 1
         names = ("part", "type") if several else ("part",)
         title = f"edge cut {self.edge_cut:.1%}"
@@ -105,7 +105,7 @@ class PartitionReport:
         return _justified(table, len(names))
 
     def balance_table(self) -> Table:
-        """Returns a table of the balance constraints and limits, by type if there are several."""
+        """Returns a table of the loads and their limits, by type if there are several."""
         several = len(self.types) > 1
         names = ("load", "type") if several else ("load",)
         table = Table(*names, "max / mean", "allowed", "fullest part", title="balance")
@@ -137,10 +137,19 @@ def report_partition(
     hosts: int | None = None,
     policy: PolicyLike | None = None,
 ) -> PartitionReport:
-    """Counts all parts, on every rank. Collective; only counts travel. ``parts``: this rank's part,
-    or parts. ``hosts``: the number of hosts that get parts in order, as many each. By default the
-    parts are on the hosts of the ranks if there is a part per rank, otherwise on one host.
-    ``policy``: the one that made the parts: its limits are compared, its weights counted."""
+    """Counts nodes, edges, cut and halo of all parts, on every rank. Collective; only counts are
+    sent.
+
+    >>> with Communicator.create("report") as comm:
+    ...     report_partition(partition(dataset, comm=comm), comm).edge_cut
+    0.0
+
+    Args:
+        parts: this rank's part, or parts.
+        hosts: the number of hosts, each with equally many consecutive parts. None: the ranks' hosts
+            if there is a part per rank, else 1.
+        policy: the one that made the parts; its limits are compared, its weights counted.
+    """
     mine = parts_of(parts)
     check_comm(comm)
     made_by = None if policy is None else as_policy(policy)
@@ -163,7 +172,8 @@ def report_partition(
 def _loads(
     parts: Sequence[Mapping[str, Mapping[str, Sequence[float]]]], slack: Mapping[str, float]
 ) -> Iterator[Load]:
-    """Yields loads that are not all zero, by name. ``slack``: the allowed multiple of the mean."""
+    """Yields loads that are not 0 everywhere. ``slack``: by name, the allowed multiple of a
+    mean."""
     names = dict.fromkeys(name for part in parts for loads in part.values() for name in loads)
     for name in sorted(names, key=lambda name: USUAL.index(name) if name in USUAL else len(USUAL)):
         for node_type in parts[0]:
@@ -174,7 +184,7 @@ def _loads(
 
 
 def _count(part: Part) -> dict[str, Any]:
-    """Returns the counts of each node type, in the order of `PartCounts`, and the halo by part."""
+    """Returns the counts by node type, as in `PartCounts`, and the halo by part."""
     schema = part.schema
     cut, halo = _outside(part)
     edges = [0] * schema.num_types
@@ -198,8 +208,8 @@ def _count(part: Part) -> dict[str, Any]:
 
 
 def _outside(part: Part) -> tuple[Tensor, Tensor]:
-    """Returns the in-edges from other parts and the distinct nodes that they come from, both
-    [parts, types], by the part of the source. Edges are by the type of the target."""
+    """Returns the in-edges from each other part and their distinct sources, [parts, types] each.
+    Edges count for the type of the target, sources for their own."""
     schema, book, own = part.schema, part.book, part.book.nodes_of(part.number)
     cut, halo = torch.zeros(2, book.parts, schema.num_types, dtype=torch.int64)
     for begin in range(0, book.num_nodes, _MARKS):

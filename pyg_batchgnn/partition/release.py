@@ -15,9 +15,8 @@ class _MallocState(ctypes.Structure):
 
 
 def release_memory() -> None:
-    """Returns free memory to the system: the operators' blocks, and that of the C library, which
-    both keep freed memory for the next call. Graphs of every level differ in size, so it would come
-    on top of what is in use. Less than `MUCH` is left alone."""
+    """Returns freed memory to the system, the operators' and the C library's, which keep it for
+    reuse: graphs of other levels have other sizes. Less than `MUCH` is left alone."""
     if ops.memory_stats().cached + _free_bytes() < MUCH:
         return
     ops.empty_cache()

@@ -32,12 +32,12 @@ def save_partition(
     comm: Communicator,
     origin: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Writes the parts of all ranks to a new folder, on a file system that all ranks see.
-    Collective.
+    """Writes the parts of all ranks to a new folder on a file system that all ranks see; returns
+    it. Collective. See `load_partition` for an example.
 
-    Every rank writes its own parts under a temporary name; when all are on disk the first rank
-    writes META.json with their checksums and renames the folder. What a save left that was killed
-    does not count as a partition, and the next save to the same folder removes it.
+    Every rank writes its own parts under a temporary name. When all are on disk, the first rank
+    writes META.json with their checksums and renames the folder. A save that was killed leaves no
+    partition, and the next save to the same folder removes its files.
 
     Args:
         parts: this rank's part, or parts.
@@ -71,9 +71,9 @@ def save_together(
     write: Callable[[Path], Iterator[tuple[str, files.ArrayPromise]]],
     end: Callable[[Path, dict[str, files.ArrayPromise]], None] | None,
 ) -> Path:
-    """Writes a new folder under a temporary name and renames it when all ranks have written.
-    Collective. ``write``: writes a rank's own arrays; yields what is promised of each, by name.
-    ``end``: writes META.json with the promises of all ranks, on one rank; None on the others."""
+    """Writes a new folder under a temporary name, and renames it when all ranks have written.
+    Collective. ``write``: writes a rank's arrays, and yields name and promise of each. ``end``:
+    writes META.json from all ranks' promises, on one rank; None on the others."""
     path = Path(folder).expanduser()
     temporary = path.with_name(f".{path.name}.partial")
 
@@ -97,7 +97,7 @@ def save_together(
 
 
 def decodings_of(part: Part) -> dict[str, Tensor]:
-    """Returns the scales and offsets of the attributes that are codes, by array."""
+    """Returns the scales and offsets of quantised attributes, by array."""
     return {
         decoding_array(group, name): table.decoding
         for group, tables in part.attributes.items()
@@ -107,7 +107,7 @@ def decodings_of(part: Part) -> dict[str, Tensor]:
 
 
 def refuse_other_decodings(parts: Sequence[Part], comm: Communicator) -> None:
-    """Raises ValueError on all ranks if an int8 attribute has several decodings. Collective."""
+    """Raises ValueError on all ranks if parts differ in an attribute's scales or offsets."""
     own = [[name, digest(one)] for part in parts for name, one in decodings_of(part).items()]
     seen = dict[str, str]()
     for found in comm.all_gather_json(own):
@@ -120,7 +120,7 @@ def refuse_other_decodings(parts: Sequence[Part], comm: Communicator) -> None:
 
 
 def digest(decoding: Tensor) -> str:
-    """Returns a digest of the scales and offsets of codes."""
+    """Returns a digest of scales and offsets."""
     return hashlib.sha256(decoding.numpy().tobytes()).hexdigest()
 
 

@@ -18,11 +18,10 @@ _ALIGN = 64
 
 
 def allocate_on_host(comm: Communicator, arrays: Mapping[str, Field]) -> dict[int, dict[str, Tensor]]:
-    """Allocates arrays of every rank of this host in shared memory, all zeros. Collective. A rank
-    fills its own and then calls ``comm.barrier()``, after which the others read them; they may not
-    write. Nothing is left behind, however the ranks end. ``arrays``: this rank's, by name; they may
-    differ from rank to rank, and may be none. Returns the arrays by rank and name. Raises CommError
-    on every rank, if one of them cannot take the memory."""
+    """Allocates arrays for every rank of this host in shared memory, all zeros. Collective. A rank
+    fills its own and then calls ``comm.barrier()``, after which the others may read, but not write.
+    The memory is freed however the ranks end. ``arrays``: this rank's, by name, maybe none. Returns
+    the arrays by rank and name. Raises CommError on every rank if one of them cannot allocate."""
     size = sum(_padded(spec.bytes) for spec in arrays.values())
     said = [[name, str(spec.dtype).removeprefix("torch."), list(spec.shape)] for name, spec in arrays.items()]
     wanted = comm.all_gather_json(said)
@@ -37,9 +36,8 @@ def allocate_on_host(comm: Communicator, arrays: Mapping[str, Field]) -> dict[in
 
 
 def share_arrays(comm: Communicator, arrays: Mapping[str, Tensor]) -> dict[int, dict[str, Tensor]]:
-    """Copies this rank's arrays to shared memory, where all ranks of the host read them.
-    Collective. The caller lets go of the originals and uses its own shared ones instead. Returns
-    the arrays by rank of this host and name."""
+    """Copies this rank's arrays to shared memory, which all ranks of the host read; the caller
+    should drop the originals. Collective. Returns the arrays by rank of this host and name."""
     specs = {name: Field(array.dtype, tuple(array.shape)) for name, array in arrays.items()}
     found = allocate_on_host(comm, specs)
     for name, array in arrays.items():
@@ -49,9 +47,9 @@ def share_arrays(comm: Communicator, arrays: Mapping[str, Tensor]) -> dict[int, 
 
 
 def share_attributes(part: Part, comm: Communicator) -> dict[int, dict[Group, dict[str, Tensor]]]:
-    """Copies the attributes of every rank of this host to memory that they share. Collective. To
-    keep one copy, go on with ``dataclasses.replace(part, attributes=shared[comm.rank])``. Returns
-    the attributes by rank, group and name, [n_rank, ...] each."""
+    """Copies the attributes of every rank of this host to shared memory. Collective. To keep one
+    copy, go on with ``dataclasses.replace(part, attributes=shared[comm.rank])``. Returns the
+    attributes by rank, group and name, [n_rank, ...] each."""
     arrays = {
         attribute_array(group, name): ops.as_stored(table)
         for group, tables in part.attributes.items()

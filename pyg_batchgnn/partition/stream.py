@@ -22,8 +22,8 @@ MENDS = 3
 
 
 class OwnerStream:
-    """One rank's view of the stream, which assigns the nodes of one type after the other.
-    Neighbours of all types count. ``owner``: [n] int32, the part of every node of the slice."""
+    """Assigns this rank's nodes in a stream, one type after the other; neighbours of all types
+    count. ``owner``: [n] int32, the part of every node that the rank has read."""
 
     def __init__(
         self, comm: Communicator, part: ReadingSlice, dataset: Dataset, parts: int, seed: int
@@ -33,8 +33,8 @@ class OwnerStream:
         self.owner = torch.full((part.num_nodes,), ops.UNASSIGNED, dtype=torch.int32)
 
     def by_score(self, policy: Streaming) -> Tensor:
-        """Returns the part of every node of the slice by a built-in policy, [n] int32. Collective.
-        In the end nodes leave parts that exceed a limit for parts that have room."""
+        """Returns [n] int32, every node's part by a built-in policy. Collective. At the end nodes
+        move from parts that exceed a limit to parts with room."""
         limits = read_limits(self.comm, self.part, self.dataset, policy, self.parts)
         shape = len(limits.names), self.parts
         for _ in range(policy.passes):
@@ -50,7 +50,7 @@ class OwnerStream:
         return self.owner
 
     def by_function(self, policy: Policy) -> Tensor:
-        """Returns the part of every node of the slice by a user's policy, [n] int32. Collective."""
+        """Returns [n] int32, every node's part by a user's policy. Collective."""
         part, types = self.part, range(self.part.schema.num_types)
         train = torch.cat([read_split(self.comm, part, self.dataset, "train", one) for one in types])
         degree = torch.cat([part.degrees(one) for one in types])
@@ -75,8 +75,8 @@ _Assign = Callable[[range, Tensor, Tensor], None]
 
 
 class TypeStream:
-    """The stream of the nodes of one type, given by number. ``weight``: [n, k] int32, what every
-    node of the slice adds to the k loads of its part."""
+    """Streams the nodes of type number ``node_type``. ``weight``: [n, k] int32, each node's
+    loads."""
 
     def __init__(self, stream: OwnerStream, node_type: int, weight: Tensor) -> None:
         self.comm, self.part, self.parts, self.seed = stream.comm, stream.part, stream.parts, stream.seed
@@ -89,8 +89,8 @@ class TypeStream:
         self._count = stream.dataset.node_sets[node_type].num_nodes, edges
 
     def run(self, assign: _Assign, load: Tensor, *, counted: bool = False) -> None:
-        """Gives all nodes of the type parts once. Collective. ``load``: [k, parts] float64, written
-        to; ``counted``: the nodes are in it already."""
+        """Assigns all nodes of the type once. Collective. ``load``: [k, parts] float64, updated.
+        ``counted``: True if the nodes are in it already."""
         remote = self.part.remote(self.owner)
         for rows in self._rounds():
             source = self.in_edges.sources(rows)
@@ -100,8 +100,8 @@ class TypeStream:
             load += self.comm.all_reduce(self._load_of(rows) - before, MessageKind.PARTITION)
 
     def by_score(self, policy: Streaming, limit: Tensor, *, mend: bool = False) -> _Assign:
-        """Returns the built-in policies' assignment. ``limit``: [k] int64, the largest loads of a
-        part. ``mend``: moves nodes out of parts that have more, and no others."""
+        """Returns the assignment of a built-in policy. ``limit``: [k] int64, the largest loads of a
+        part. ``mend``: only moves nodes out of parts that exceed it."""
         nodes, edges = self._count
         rules = ops.StreamRules(
             limit=limit.to(torch.float64),
@@ -121,7 +121,7 @@ class TypeStream:
         return assign
 
     def by_function(self, policy: Policy) -> _Assign:
-        """Returns a user policy's assignment, whose loads are nodes, in-edges, training nodes."""
+        """Returns the assignment of a user's policy, with loads nodes, in-edges, training nodes."""
         schema = self.part.schema
         total = self.comm.all_reduce(
             self.weight[self.part.rows_of(self.node_type)].sum(0, dtype=torch.float64), MessageKind.PARTITION
@@ -148,7 +148,7 @@ class TypeStream:
         return assign
 
     def _rounds(self) -> Iterator[range]:
-        """Yields the type's rows in as many pieces on every rank, of nearly as many edges."""
+        """Yields the type's rows in equally many pieces on every rank, with about equal edges."""
         own = self.part.rows_of(self.node_type)
         nodes, edges = own.stop - own.start, self.in_edges.indices.numel()
         most = rows_per_round(16, self.comm.size)
@@ -185,9 +185,8 @@ _EDGES = 1 << 17
 
 
 def neighbours_of(part: ReadingSlice, node_type: int) -> InEdges:
-    """Returns the in-neighbours of this rank's nodes of a type, under all relations into it, as
-    joint ids, relation by relation. There is a row for every node that this rank has read; rows of
-    other types are empty. A graph of one type and relation gives that relation itself."""
+    """Returns the in-neighbours, joint ids, of this rank's nodes of a type, over all relations.
+    Every node that the rank has read has a row, empty for other types."""
     into = [part.relations[number] for number in part.schema.relations_into[node_type]]
     if part.schema.num_types == 1 and len(into) == 1:
         return into[0]
@@ -228,14 +227,14 @@ def random_owners(part: ReadingSlice, parts: int, seed: int) -> Tensor:
 
 
 def contiguous_owners(comm: Communicator, part: ReadingSlice, parts: int) -> Tensor:
-    """Returns owners that are ranges of the original ids of each type, [n] int32."""
+    """Returns [n] int32, owners that are ranges of each type's original ids."""
     types = range(part.schema.num_types)
     return torch.cat([_even_ranges(comm, part.degrees(number) + 1, parts) for number in types])
 
 
 def _even_ranges(comm: Communicator, weight: Tensor, parts: int) -> Tensor:
-    """Cuts one type's nodes into ranges with nearly equal sums of nodes and in-edges. A node goes
-    to the part where the middle of its weight lies when all lie side by side in order of ids."""
+    """Cuts one type's nodes into ranges with about equal sums of nodes and in-edges: a node goes to
+    the part where the middle of its weight lies."""
     end = weight.cumsum(0)
     mine = end[-1:] if end.numel() else torch.zeros(1, dtype=torch.int64)
     sums = comm.all_gather(mine, MessageKind.PARTITION).rows
@@ -247,9 +246,9 @@ def _even_ranges(comm: Communicator, weight: Tensor, parts: int) -> Tensor:
 
 
 def random_owner(node: Tensor, parts: int, seed: int, node_type: str | None = None) -> Tensor:
-    """Returns the part of each node [n], [n] int32, by (seed, type, original id, number of parts)
-    alone: the upper half of a hash of seed, type and id, as a fraction of 2**32, times the number
-    of parts (below 2**31). ``node_type``: None in a graph of one type: it is not hashed."""
+    """Returns [n] int32, the part of each node [n], by (seed, type, original id, number of parts)
+    alone: a hash of seed, type and id, its upper half as a fraction of 2**32, times the number of
+    parts (below 2**31). ``node_type``: None in a graph of one type: it is not hashed."""
     key = fold_key(torch.zeros(1, dtype=torch.int64), torch.tensor(to_signed(seed)))
     if node_type is not None:
         key = fold_key(key, torch.tensor(to_signed(names_key([node_type]))))

@@ -33,7 +33,7 @@ class DistGraphStore(GraphStore):
     say so.
 
     >>> with Communicator.create("graph") as comm:
-    ...     part = partition(load_dataset("generated:nodes=500,seed=0"), "ldg", comm=comm)
+    ...     part = partition(dataset, "ldg", comm=comm)
     ...     stores = DistFeatureStore(part, comm), DistGraphStore(part, comm)
     ...     loader = MacrobatchNeighborLoader(stores, [10, 5], "train", batch_size=32)
 

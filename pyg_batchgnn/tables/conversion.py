@@ -35,9 +35,9 @@ class Conversion:
 
     Attributes:
         folder: the data folder.
-        nodes, edges: their number by type and by relation.
+        nodes, edges: the number of nodes by type, of edges by relation.
         bad: how many rows of each table were set aside, by reason.
-        training: the options of `batchgnn train` that name what is predicted.
+        training: options of `batchgnn train` for what is predicted.
     """
 
     folder: Path
@@ -55,17 +55,19 @@ def convert(
     threads: int | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Conversion:
-    """Converts tables to a data folder, which `read_folder` reads.
+    """Converts tables to a data folder, which `read_folder` reads. docs/how-to/tables.md has an
+    example.
 
-    The same tables and the same description give the same bytes, whatever the threads and the
-    memory. A conversion that was killed goes on after its last complete step when it is called
-    again.
+    The same tables and description give the same bytes, whatever the threads and the memory. After
+    a conversion that was killed, the same call continues after its last complete step.
 
     Args:
-        memory_limit: bytes for the whole process, 1 GiB or more. None: 4 GiB, or half of what is
-            free if that is less. What does not fit goes to the disk.
+        description: of the tables; `GraphDescription.read` reads one.
+        folder: the data folder to make, which must not exist.
+        memory_limit: bytes for the whole process, 1 GiB or more. None: 4 GiB, or half of the free
+            memory if that is less. Data that do not fit go to the disk.
         threads: of DuckDB. None: one per processor.
-        progress: is called with the name of each step before it begins.
+        progress: called with the name of each step before it begins.
 
     Raises:
         DatasetError: a file or a row is wrong, the folder exists, or pyarrow or duckdb are not
@@ -83,9 +85,8 @@ def apply(
     threads: int | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Conversion:
-    """Converts new tables with the encoders that were fitted to others.
-
-    Columns of labels and of splits may be missing. The other arguments are those of `convert`.
+    """Converts new tables with encoders that were fitted to others. Columns of labels and of splits
+    may be missing. Arguments that are not listed are as in `convert`.
 
     Args:
         model: a data folder that `convert` made.
@@ -189,7 +190,8 @@ def _check_columns(job: ConversionJob) -> None:
 def _check_keys(
     spec: GraphDescription, table: RawTable, key: str, columns: Sequence[str], end: str | None
 ) -> None:
-    """Checks the types of keys. ``end``: the type that they name; None: the table's own keys."""
+    """Raises DatasetError unless the columns have the types of keys. ``end``: the node type that
+    they name; None: the table's own keys."""
     for column in columns:
         kind = table.type_of(column, key)
         if not is_key(kind, own=end is None):
@@ -241,7 +243,7 @@ def _finish(job: ConversionJob) -> Conversion:
 
 
 def _write_tables_file(job: ConversionJob) -> str:
-    """Writes `tables.json`. Returns a digest of what was fitted."""
+    """Writes `tables.json`; returns a digest of the fitted encoders."""
     fitted: dict[str, dict[str, Any]] = {"nodes": {}, "edges": {}}
     for step, facts in job.facts.items():
         kind, _, name = step.partition(" ")
@@ -292,8 +294,8 @@ def _as_json(spec: Any) -> Any:
 
 
 def _without_absent(spec: GraphDescription, raw: Mapping[str, RawTable]) -> GraphDescription:
-    """Returns a description without labels and splits whose columns new tables do not have. Links
-    that are not split by time stay edges, all of them, as nothing is learned from them."""
+    """Returns a description without labels and splits whose columns are missing in new tables.
+    Links that are not split by time become plain edges, as nothing is learned from them."""
 
     def present(where: str, table: Any) -> Any:
         names, label, split = raw[where].schema.names, table.label, table.split

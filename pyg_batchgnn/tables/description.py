@@ -63,7 +63,8 @@ class LabelColumn:
 
 @dataclass(frozen=True)
 class TableSplit:
-    """The split of a table's rows into "train", "val" and "test". One of the three ways is given.
+    """How a table's rows are split into "train", "val" and "test": by a column, by fractions or by
+    time.
 
     Attributes:
         column: a column with the values train, val and test; other values are in no split.
@@ -88,14 +89,14 @@ class TableSplit:
 
 @dataclass(frozen=True)
 class ColumnFeature:
-    """The way in which a column becomes features.
+    """How a column becomes features.
 
     Attributes:
         encoder: one of `ENCODERS`.
         limit: "category": the most categories with a column of their own; "ids": with a number.
         buckets: "hashed": the number of columns.
         parts: "calendar": some of `PARTS`.
-        unit, timezone: "calendar": as of a `TimeColumn`.
+        unit, timezone: "calendar": as in `TimeColumn`.
     """
 
     encoder: str
@@ -108,12 +109,12 @@ class ColumnFeature:
 
 @dataclass(frozen=True)
 class ForeignKey:
-    """The columns of a table that name rows of another one: they become a relation.
+    """Columns that name rows of another table, which makes them a relation.
 
     Attributes:
         columns: the columns, in the order of the other table's key.
         type: the node type that they name.
-        reverse: whether the reverse relation is stored too. None: as the options say.
+        reverse: whether the reverse relation is stored, too. None: as the options say.
     """
 
     columns: tuple[str, ...]
@@ -155,17 +156,15 @@ class NodeTable:
 
 @dataclass(frozen=True)
 class EdgeTable:
-    """A table with one edge per row.
+    """A table with one edge per row. Attributes that are not listed are as in `NodeTable`.
 
     Attributes:
         source, target: the columns that name the ends, in the order of their keys.
         time: when an edge comes into being.
         label: of the edges, to be predicted.
-        split: of the edges whose labels are predicted, without a label of the edges as links to be
-            predicted; None: they are none.
-        reverse: whether the reverse relation is stored too. None: as the options say.
-
-    The others are those of a `NodeTable`.
+        split: of the edges with labels; without ``label``, of the edges as links to be predicted;
+            None: edges are not predicted.
+        reverse: whether the reverse relation is stored, too. None: as the options say.
     """
 
     files: tuple[str, ...]
@@ -200,16 +199,16 @@ class TableOptions:
 
 @dataclass(frozen=True)
 class GraphDescription:
-    """A graph in tables.
+    """A description of a graph in tables; `read` reads it from a `graph.toml`.
 
     Attributes:
         nodes: the node tables by type. Types that only other tables name have none.
         edges: the link tables by relation.
         options: options of the whole graph.
-        folder: the folder that the names of files count from.
+        folder: the folder that file names are relative to.
 
     Raises:
-        DatasetError: something does not fit together.
+        DatasetError: parts of the description contradict each other.
     """
 
     nodes: Mapping[str, NodeTable]
@@ -222,8 +221,8 @@ class GraphDescription:
 
     @classmethod
     def read(cls, path: str | Path) -> GraphDescription:
-        """Reads a description, given its file or the folder that `graph.toml` lies in. Raises a
-        DatasetError that names the table, the key and the value."""
+        """Reads a `graph.toml`, the file or its folder. Raises DatasetError, with table, key and
+        value."""
         path = Path(path).expanduser()
         path = path / FILE if path.is_dir() else path
         if not path.is_file():
@@ -236,7 +235,7 @@ class GraphDescription:
 
     @classmethod
     def from_dict(cls, spec: Mapping[str, Any], folder: str | Path, file: str = FILE) -> GraphDescription:
-        """Makes a description of a `graph.toml`'s contents. Raises DatasetError as `read` does."""
+        """Makes a description from a `graph.toml`'s contents. Raises DatasetError as `read`."""
         top = _Section(file, "")
         top.check_keys(spec, ("nodes", "edges", "options"))
         nodes, edges = (top.table(spec.get(key, {}), key) for key in ("nodes", "edges"))
@@ -255,7 +254,7 @@ class GraphDescription:
             raise DatasetError(text if text.startswith(file) else f"{file}: {text}") from None
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the contents of the description's `graph.toml`, without defaults."""
+        """Returns the contents of a `graph.toml`, without default values."""
         found: dict[str, Any] = {}
         if self.nodes:
             found["nodes"] = {name: _given_fields(one) for name, one in self.nodes.items()}
@@ -273,14 +272,14 @@ class GraphDescription:
         return path
 
     def relations(self) -> dict[Relation, EdgeTable | tuple[str, ForeignKey]]:
-        """Returns each relation's origin: a link table, or a node type and a foreign key."""
+        """Returns each relation's origin: a link table, or (node type, foreign key)."""
         found: dict[Relation, EdgeTable | tuple[str, ForeignKey]] = dict(self.edges)
         for name, table in self.nodes.items():
             found |= {(name, own, key.type): (name, key) for own, key in table.foreign_keys.items()}
         return found
 
     def types(self) -> list[str]:
-        """Returns the node types: those with tables first, then those that relations name."""
+        """Returns the node types: those with tables first, then those that only relations name."""
         named = [end for source, _, target in self.relations() for end in (source, target)]
         return list(dict.fromkeys([*self.nodes, *named]))
 
@@ -293,7 +292,7 @@ class GraphDescription:
 
 
 def _given_fields(one: Any) -> dict[str, Any]:
-    """Returns the fields of a part of a description that differ from their defaults."""
+    """Returns the fields that differ from their default values."""
     found: dict[str, Any] = {}
     for info in fields(one):
         name, value = info.name, getattr(one, info.name)
@@ -312,7 +311,7 @@ def _given_fields(one: Any) -> dict[str, Any]:
 
 
 def _short(one: Any, name: str = "") -> Any:
-    """Returns a part of a description, as a text where that says all. ``name``: its key."""
+    """Returns a part of a description, as a text if that is enough. ``name``: its key."""
     found, key = _given_fields(one), _SHORT[type(one)]
     if isinstance(one, ForeignKey) and one.columns == (name,):
         del found["columns"]
@@ -405,7 +404,7 @@ def _toml() -> Any:
 
 @dataclass(frozen=True)
 class _Section:
-    """A table of TOML, by its name in errors."""
+    """A table of TOML, with its name for errors."""
 
     file: str
     name: str
@@ -427,7 +426,7 @@ class _Section:
                 raise self.error(key, f"is not known{meant}", f"known here: {', '.join(known)}")
 
     def part(self, cls: type[_Part], spec: Any, **given: Any) -> _Part:
-        """Makes a part of a description. Its fields say which keys there are, and their types."""
+        """Makes a part of a description, with the keys and types of the fields of ``cls``."""
         spec = self.table({_SHORT[cls]: spec} if isinstance(spec, str) and cls in _SHORT else spec)
         hints, infos = get_type_hints(cls), {one.name: one for one in fields(cls)}  # type: ignore[arg-type]
         encoder = str(spec.get("encoder"))
@@ -506,7 +505,7 @@ _Comments = Mapping[tuple[str, ...], str]
 
 
 def to_toml(content: Mapping[str, Any], comments: _Comments | None = None) -> str:
-    """Returns TOML. ``comments``: the text above a table or behind a key, by the path to it."""
+    """Returns TOML. ``comments``: by path of keys, the text above a table or behind a value."""
     lines: list[str] = []
     _write(lines, (), content, comments or {})
     return "\n".join(lines).strip() + "\n"

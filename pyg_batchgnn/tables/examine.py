@@ -26,17 +26,17 @@ _SHOWN = 8
 
 @dataclass(frozen=True)
 class TableCheck:
-    """The findings in the tables of a graph.
+    """The report of `check` on a graph's tables.
 
     Attributes:
         bad: how many rows of each table are bad, by reason. Conversion sets them aside, or fails.
         nodes: for each type its nodes, columns of features, splits and labels, as texts.
         edges: for each relation its edges, degrees and times, as texts.
         nbytes: the bytes of all arrays of the data folder.
-        training_bytes: the bytes of memory that training takes for the data: the arrays, and the
-            edges once more by destination, with their order by time. A model, its minibatches and
-            learned rows come on top.
-        notes: what to think of before training.
+        training_bytes: the memory that training takes for the data: the arrays, and the edges once
+            more by destination, with their order by time; without a model, minibatches and learned
+            rows.
+        notes: advice before training.
     """
 
     bad: Mapping[str, Mapping[str, int]]
@@ -81,9 +81,8 @@ class TableCheck:
 def check(
     description: GraphDescription, *, memory_limit: int | None = None, threads: int | None = None
 ) -> TableCheck:
-    """Converts tables to a folder that is removed again, and reports what was found. Bad rows of
-    all tables are counted, whatever the description says of them. Raises DatasetError if something
-    other than a row is wrong, as in `convert`."""
+    """Converts tables to a temporary folder, and reports on them. Bad rows of all tables are
+    counted, whatever the description says. Raises DatasetError as `convert`, but not for these."""
     lenient = replace(
         description,
         nodes={name: replace(one, on_bad_rows="set aside") for name, one in description.nodes.items()},
@@ -113,8 +112,7 @@ def _examined(made: Conversion, notes: tuple[str, ...]) -> TableCheck:
 
 
 def _held_bytes(dataset: Dataset, edges: EdgeSet) -> int:
-    """Returns the bytes of the edges of a relation by destination: where the in-edges of each
-    target begin, their sources and ids, and the times in order with their places."""
+    """Returns the bytes of a relation's edges by destination, with ids, times and order by time."""
     source, _, target = edges.relation
     wide = 8 if max(edges.num_edges, dataset.nodes_of(source).num_nodes) >= 1 << 31 else 4
     is_timed = TIME in edges.tables or TIME in dataset.nodes_of(source).tables
@@ -130,7 +128,7 @@ def _of_nodes(nodes: NodeSet, labels: dict[str, Any] | None) -> tuple[str, str, 
 
 
 def _balance(nodes: NodeSet, labels: dict[str, Any] | None) -> str:
-    """Returns how often each class occurs, the share of true labels, or the mean of values."""
+    """Returns how often each class occurs, the share of True, or the mean of values, as a text."""
     if labels is None:
         return "none"
     y = nodes.tables[LABELS].numpy()

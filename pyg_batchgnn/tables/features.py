@@ -43,10 +43,9 @@ _SAMPLE = 1_000_000
 
 
 class Encoder:
-    """Makes columns of features from a column of a table, which ``where`` names in errors. A
-    subclass reads values with `parse`, learns from training rows (``rows`` of them) with `see`, and
-    returns what it has learned with `state`. `names` and `encode` use what is in ``learned``, empty
-    while learning."""
+    """Turns a column of a table into columns of features. ``where``: its name in errors. A subclass
+    reads values with `parse`, learns from the ``rows`` training rows with `see`, and returns what
+    it learned with `state`. `names` and `encode` use ``learned``, which is empty while learning."""
 
     def __init__(
         self, where: str, spec: ColumnFeature, rows: int = 0, learned: Mapping[str, Any] | None = None
@@ -58,16 +57,16 @@ class Encoder:
         """Prepares for learning."""
 
     def parse(self, array: Any) -> Parsed:
-        """Returns the values as they are before they are scaled. Raises DatasetError if the
-        column's type does not go with the encoder."""
+        """Returns the values before scaling. Raises DatasetError for a type that it does not
+        take."""
         missing = missing_in(array)
         return Parsed(missing, missing, np.zeros(len(missing), np.bool_))
 
     def see(self, array: Any) -> None:
-        """Learns from some training rows. Chunks come in order."""
+        """Learns from a chunk of training rows; chunks come in order."""
 
     def state(self) -> dict[str, Any]:
-        """Returns what was learned, as JSON."""
+        """Returns what was learned, for JSON."""
         return {}
 
     def names(self) -> list[str]:
@@ -80,7 +79,7 @@ class Encoder:
 
 
 class _Number(Encoder):
-    """Numbers with the mean 0 and the deviation 1. A missing one is 0, with a flag beside it."""
+    """Numbers scaled to mean 0 and deviation 1. A missing one is 0, with a flag beside it."""
 
     def begin(self) -> None:
         self.count, self.mean, self.squares, self.has_missing = 0, 0.0, 0.0, False
@@ -123,7 +122,7 @@ class _Number(Encoder):
 
 
 class _Log(_Number):
-    """The logarithm of 1 + the number, with its sign, as a number."""
+    """log(1 + |number|) with the number's sign, then scaled as a number."""
 
     most = MOST_DOUBLE
 
@@ -132,7 +131,7 @@ class _Log(_Number):
 
 
 class _Quantile(_Number):
-    """The share of training rows with smaller numbers, as a number with mean 0 and deviation 1."""
+    """The share of training rows with smaller numbers, then scaled as a number."""
 
     most = MOST_DOUBLE / 2  # so that differences are finite
 
@@ -199,7 +198,7 @@ class _Category(Encoder):
         return [*self.learned["categories"], "other"]
 
     def places(self, array: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the place of each row's category, and which are missing."""
+        """Returns the position of each row's category, and which rows have none."""
         names, missing = self.learned["categories"], missing_in(array)
         found = places_among(array, names, self.where)
         self.known += int((found >= 0).sum())
@@ -219,7 +218,7 @@ def _one_hot(places: np.ndarray, missing: np.ndarray, columns: int) -> np.ndarra
 
 
 class _Hashed(Encoder):
-    """One column per bucket, which a category's hash chooses (`hash_texts`)."""
+    """One column per bucket; the hash of a category chooses one (`hash_texts`)."""
 
     def state(self) -> dict[str, Any]:
         return {"plain": True}  # earlier releases hashed texts as they were
@@ -288,7 +287,7 @@ class _List(Encoder):
         return Parsed(values, missing, bad)
 
     def _vectors(self, array: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Returns all numbers one after the other, and how many each row has."""
+        """Returns the numbers of all rows in one array, and how many each row has."""
         pa, pc = need("pyarrow"), need("pyarrow.compute")
         if is_text(array.type):
             array = pa.array([_vector(one) for one in array.to_pylist()], pa.list_(pa.float64()))
@@ -348,8 +347,7 @@ _ENCODERS: dict[str, type[Encoder]] = {
 def encoder_of(
     where: str, spec: ColumnFeature, rows: int = 0, learned: Mapping[str, Any] | None = None
 ) -> Encoder:
-    """Returns the encoder of a column. ``rows``: the number of training rows that it will see.
-    ``learned``: what it has learned, or None."""
+    """Returns a column's encoder. ``rows``: of training. ``learned``: a fitted encoder's state."""
     return _ENCODERS[spec.encoder](where, spec, rows, learned)
 
 
@@ -365,8 +363,8 @@ class FeaturesOfRows:
         return encoder_of(f"{self.table.where}: features.{column}", self.spec[column], rows, learned)
 
     def checks(self) -> list[RowCheck]:
-        """Returns the checks of the columns, one pass over which finds bad values. Raises
-        `DatasetError` if a column is missing, or is of another type than its encoder needs."""
+        """Returns checks that find bad values of the columns in one pass. Raises `DatasetError` if
+        a column is missing, or of a type that its encoder does not take."""
         found = []
         for column, spec in self.spec.items():
             encoder = self._encoder(column)
@@ -384,7 +382,8 @@ class FeaturesOfRows:
         return found
 
     def fit(self, training: np.ndarray) -> dict[str, Any]:
-        """Learns from training rows, [rows] bool. Returns the state of each column's encoder."""
+        """Fits the encoders to training rows, [rows] bool. Returns each column's encoder's
+        state."""
         encoders = {column: self._encoder(column, int(training.sum())) for column in self.spec}
         if encoders:
             for first, chunk in self.table.chunks(list(encoders)):
@@ -397,7 +396,7 @@ class FeaturesOfRows:
         return {column: encoder.state() for column, encoder in encoders.items()}
 
     def names(self, states: Mapping[str, Any]) -> list[list[str]]:
-        """Returns, for each column of features, the table's column and the meaning."""
+        """Returns (column of the table, meaning) for each column of features."""
         return [
             [column, name]
             for column in self.spec
@@ -407,9 +406,8 @@ class FeaturesOfRows:
     def write(
         self, states: Mapping[str, Any], kept: np.ndarray, file: Callable[[str], Path], name: str
     ) -> list[Path]:
-        """Writes the features of the rows that are kept, [rows] bool, and ids as attributes of
-        their own. ``states``: what `fit` returned. ``file``: the file of an attribute. Returns the
-        files."""
+        """Writes the features of kept rows, [rows] bool, and ids as attributes of their own;
+        returns the files. ``states``: from `fit`. ``file``: returns the path of an attribute."""
         encoders = {column: self._encoder(column, learned=states[column]) for column in self.spec}
         dense = [column for column in encoders if self.spec[column].encoder != "ids"]
         width = len(self.names(states))

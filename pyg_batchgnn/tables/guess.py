@@ -62,7 +62,7 @@ boolean, category, hashed, ids, calendar, list."""
 
 @dataclass
 class _ColumnFacts:
-    """The facts about a column, from the rows that were read."""
+    """What is known about a column, from the rows that were read."""
 
     name: str
     kind: str  # text, whole, number, boolean, time, list or other
@@ -83,7 +83,7 @@ class _ColumnFacts:
 
 @dataclass
 class _Guess:
-    """A table, and the guesses about it."""
+    """A table, with guesses about it."""
 
     name: str
     files: tuple[str, ...]
@@ -104,9 +104,9 @@ class _Guess:
 
 
 def draft(folder: str | Path, place: str | Path | None = None) -> str:
-    """Returns the text of a `graph.toml` for the Parquet and CSV files of a folder. Keys are
-    columns without repeats, foreign keys are guessed by name and checked by values. ``place``: the
-    folder that the description is for, from which files are named; None: the same."""
+    """Returns the text of a `graph.toml` for the Parquet and CSV files of a folder, for a person to
+    edit. Keys are columns without repeats; foreign keys are guessed by name and checked by values.
+    ``place``: the folder that file names are relative to; None: the same folder."""
     folder = Path(folder).expanduser()
     groups = _groups(folder)
     for path in () if groups else (folder, *folder.glob("*")):
@@ -134,7 +134,7 @@ def draft(folder: str | Path, place: str | Path | None = None) -> str:
 
 
 def _groups(folder: Path) -> dict[str, tuple[str, ...]]:
-    """Returns the files of each table: parts with numbers, and folders of parts, are one."""
+    """Returns the files of each table. Numbered files, and folders of files, are one table."""
     found: dict[str, list[Path]] = {}
     for path in sorted(folder.glob("[!.]*"), key=lambda one: numbered(one.name)):
         for file in sorted(path.glob("[!.]*")) if path.is_dir() else [path]:
@@ -227,7 +227,7 @@ def _kind(kind: Any) -> str:
 
 
 def _key_of(engine: Engine, guess: _Guess) -> str | None:
-    """Returns the first column that is named like a key, always there and without repeats."""
+    """Returns the first column that is named like a key, without missing values and repeats."""
     names = ("id", "key", "uuid", f"{guess.type}_id", f"{guess.type}id", guess.type, f"{guess.name}_id")
     order = sorted(guess.columns, key=lambda one: (_plain(one) not in names, not _is_id(one)))
     first = next(iter(guess.columns))
@@ -242,7 +242,7 @@ def _key_of(engine: Engine, guess: _Guess) -> str | None:
 
 
 def _plain(name: str) -> str:
-    """Returns a name in small letters with _ between words, as customer_no of Customer No."""
+    """Returns a name in small letters with _ between words: customer_no for Customer No."""
     return re.sub(r"\W+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)).strip("_").lower()
 
 
@@ -361,7 +361,7 @@ def _written(engine: Engine, folder: Path, guesses: list[_Guess]) -> str:
 
 
 def _zone_note(guess: _Guess, path: tuple[str, ...]) -> dict[tuple[str, ...], str]:
-    """Returns the comment on times that may have no zone."""
+    """Returns the comment on times without a time zone."""
     if guess.time is None:
         return {}
     column = guess.time.column
@@ -376,7 +376,7 @@ def _relation_name(column: str) -> str:
 
 
 def _ends(guess: _Guess) -> list[tuple[str, str]] | None:
-    """Returns the columns and types of the ends of a link table; None for other tables."""
+    """Returns (column, type) of both ends of a link table; None for other tables."""
     if guess.key is not None:
         return None
     others = {
@@ -408,7 +408,7 @@ def _features(
 
 
 def _feature(guess: _Guess, facts: _ColumnFacts) -> ColumnFeature | None:
-    """Returns the encoder for a column; None: it is not used."""
+    """Returns the encoder for a column, or None to leave it out."""
     if not facts.there or facts.kind == "other":
         return None
     if facts.kind in ("boolean", "list"):
@@ -429,7 +429,7 @@ def _feature(guess: _Guess, facts: _ColumnFacts) -> ColumnFeature | None:
 
 
 def _split(engine: Engine, guess: _Guess) -> TableSplit:
-    """Returns a split by time, 60 and 20 % for training and validation; else by fractions."""
+    """Returns a split by time, 60 % for training and 20 % for validation; else by fractions."""
     if guess.time is None:
         return TableSplit(fractions=(0.8, 0.1, 0.1))
     facts = guess.columns[guess.time.column]
@@ -451,7 +451,8 @@ def _split(engine: Engine, guess: _Guess) -> TableSplit:
 
 
 def write_draft(folder: str | Path, out: Path | None = None) -> Path:
-    """Writes a draft to `graph.toml` or another file. Raises DatasetError if that exists."""
+    """Writes `draft`'s text to `graph.toml` in the folder, or to ``out``; returns the path. Raises
+    DatasetError if the file exists."""
     file = Path(folder).expanduser() / FILE if out is None else out
     if file.exists():
         raise DatasetError(f"{file}: exists already; remove it, or give another file with --out")

@@ -34,7 +34,7 @@ ROWS = 1 << 22
 
 @dataclass
 class ConversionJob:
-    """One conversion."""
+    """A conversion in progress, with what its steps have found."""
 
     spec: GraphDescription
     journal: Journal  # the folder that is made, and its complete steps
@@ -46,7 +46,7 @@ class ConversionJob:
     unit: str | None = None  # of all times; None: plain integers, or no times
 
     def step(self, name: str, make: Callable[[], Made]) -> None:
-        """Makes a step, unless it is complete from before, and keeps its facts."""
+        """Runs a step, unless an earlier call has completed it, and keeps its facts."""
         self.progress(name)
         self.facts[name] = self.journal.step(name, make)
 
@@ -63,7 +63,7 @@ class ConversionJob:
         return self.journal.folder / "keys" / f"{group_folder(group)}.parquet"
 
     def kept_rows(self, name: str) -> np.ndarray:
-        """Returns which rows of a node table are nodes, [rows] bool."""
+        """Returns [rows] bool, which rows of a node table are nodes."""
         kept = np.ones(self.table_of(name).rows, np.bool_)
         file = self.work(Group(RowKind.NODE, name), "bad")
         if sum(self.facts[f"nodes {name}"]["bad"].values()) and file.is_file():
@@ -77,7 +77,7 @@ class ConversionJob:
         return {group: one for group, one in found.items() if one is not None}
 
     def fitted_labels(self, group: Group) -> dict[str, Any] | None:
-        """Returns what a model knows of the labels of nodes or edges; None without."""
+        """Returns a model's description of a group's labels; None without."""
         found: dict[str, Any] = {} if self.fitted is None else self.fitted["labels"]
         return found.get(group.name if isinstance(group.name, str) else ",".join(group.name))
 
@@ -92,9 +92,9 @@ class ConversionJob:
     def write_features(
         self, group: Group, features: FeaturesOfRows, kept: np.ndarray, training: np.ndarray
     ) -> tuple[dict[str, Any], list[Path]]:
-        """Writes the features of the rows that are kept, by the encoders of a model, or by those
-        that are fitted to the training rows, [rows] bool both. Returns the encoders' states and the
-        meanings of the columns, and the files. Raises DatasetError if the model has others."""
+        """Writes the features of kept rows, by a model's encoders, or encoders fitted to the
+        training rows, [rows] bool both. Returns (states of the encoders and meanings of the
+        columns, files). Raises DatasetError if the model has other encoders."""
         kind, own = ("nodes", FEATURES) if group.is_node else ("edges", EDGE_FEATURES)
         if self.fitted is None:
             states = features.fit(training)
@@ -112,7 +112,7 @@ class ConversionJob:
     def times_of(
         self, group: Group, spec: NodeTable | EdgeTable, table: RawTable, checks: list[RowCheck]
     ) -> np.ndarray | None:
-        """Adds the check that reads the times; returns where it writes them, [rows] int64."""
+        """Adds a check that reads the times; returns the array that it writes to, [rows] int64."""
         if spec.time is None:
             return None
         file = self.work(group, "times_of_rows")
@@ -125,7 +125,7 @@ class ConversionJob:
 
 
 def write_rows(file: Path, values: np.ndarray, wanted: np.ndarray) -> Path:
-    """Writes the rows of an array that are wanted, [rows] bool, a piece at a time."""
+    """Writes the rows of an array for which ``wanted`` [rows] is True, a piece at a time."""
     with NpyAppender(file, values.dtype) as writer:
         for at in range(0, len(values), ROWS):
             part = slice(at, at + ROWS)

@@ -28,10 +28,10 @@ _GROUP_ROWS = 1 << 19
 
 
 class Engine:
-    """A DuckDB process of ours, with its limits."""
+    """A DuckDB process with limits of memory and threads."""
 
     def __init__(self, folder: Path, memory_limit: int, threads: int) -> None:
-        """``folder``: for what does not fit into memory."""
+        """``folder``: for data that exceed the memory limit."""
         duckdb = need("duckdb")
         folder.mkdir(parents=True, exist_ok=True)
         self.connection = duckdb.connect()
@@ -48,8 +48,8 @@ class Engine:
         self.connection.close()
 
     def batches(self, query: str) -> Iterator[Any]:
-        """Yields the result of a query as Arrow batches. Raises DatasetError if memory or disk are
-        too small, or a value does not fit its column."""
+        """Yields a query's result as Arrow batches. Raises DatasetError if memory or disk are too
+        small, or a value does not fit its column."""
         duckdb = need("duckdb")
         try:
             found = self.connection.sql(query)
@@ -62,7 +62,7 @@ class Engine:
             raise DatasetError(f"tables: DuckDB gives up ({error}); check files, memory and disk") from error
 
     def columns(self, query: str) -> list[np.ndarray]:
-        """Returns the columns of a small result."""
+        """Returns the columns of a small result as arrays."""
         batches = list(self.batches(query))
         if not batches:
             return []
@@ -71,15 +71,15 @@ class Engine:
 
 
 def is_key(kind: Any, own: bool) -> bool:
-    """Returns whether values of an Arrow type can be keys. Numbers with a fraction are none. A
-    column of another table's keys may hold whole numbers as such, as pandas does where some are
-    missing; ``own``: it is the key of its own table."""
+    """Returns whether values of an Arrow type can be keys. Fractions cannot. Columns that name
+    other tables' keys may hold integers as floats, as pandas stores them with missing values.
+    ``own``: whether the column is a key of its own table."""
     types = need("pyarrow").types
     return not (types.is_nested(kind) or types.is_null(kind) or (own and types.is_floating(kind)))
 
 
 def compared(kinds: Sequence[Any]) -> str:
-    """Returns the SQL type in which key columns are compared; "" means as they are."""
+    """Returns the SQL type in which key columns are compared; "" for their own."""
     types = need("pyarrow").types
     floating = any(types.is_floating(kind) for kind in kinds)
     if len({str(kind) for kind in kinds}) == 1 and not floating and not is_uuid(kinds[0]):
@@ -90,14 +90,14 @@ def compared(kinds: Sequence[Any]) -> str:
 
 
 def _as(column: str, sql_type: str, kind: Any) -> str:
-    """Returns keys of an Arrow type as another SQL type. Decimals get no zeros behind a point."""
+    """Returns an SQL expression for keys as another type; decimals lose zeros after the point."""
     found = f"CAST({column} AS {sql_type})" if sql_type else column
     is_decimal = sql_type == "VARCHAR" and need("pyarrow").types.is_decimal(kind)
     return f"regexp_replace({found}, '\\.0+$', '')" if is_decimal else found
 
 
 class KeyWriter:
-    """Writes a key file in row groups of one size."""
+    """Writes a key file in row groups of equal size."""
 
     def __init__(self, path: Path, schema: Any) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -129,8 +129,8 @@ class KeyWriter:
 
 
 def repeated(engine: Engine, table: RawTable, key: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the rows whose key occurs more than once, and for each the first row of its key.
-    Hashes of 64 bits are counted. Keys are compared where hashes are equal."""
+    """Returns rows with a key that occurs more than once, and for each the first row of its key.
+    64-bit hashes are counted, and keys compared if hashes are equal."""
     names = {f"k{at}": column for at, column in enumerate(key)}
     rows = f"({table.sql(names)})"
     hashed, known = f"hash({', '.join(names)})", " AND ".join(f"{name} IS NOT NULL" for name in names)
@@ -153,7 +153,8 @@ def repeated(engine: Engine, table: RawTable, key: Sequence[str]) -> tuple[np.nd
 def distinct_keys(
     engine: Engine, columns: Sequence[tuple[RawTable, Sequence[str]]], names: Sequence[str], path: Path
 ) -> int:
-    """Writes columns' distinct keys, ascending, to a key file under ``names``; returns how many."""
+    """Writes the distinct keys of several tables' columns, ascending, to a key file with columns
+    ``names``; returns their number."""
     pa = need("pyarrow")
     casts, kinds, of_columns = [], [], []
     for at in range(len(names)):
@@ -185,8 +186,7 @@ def distinct_keys(
 
 
 class IdFile:
-    """A mapped .npy file [rows, E] of ids, which any row can be written to. What was written goes
-    back to the system from time to time."""
+    """A mapped .npy file [rows, E] of ids, written in any order without filling memory."""
 
     def __init__(self, path: Path, dtype: np.dtype | type, shape: tuple[int, ...]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -200,7 +200,7 @@ class IdFile:
         )
 
     def put(self, at: int, rows: np.ndarray, ids: np.ndarray) -> None:
-        """Writes the ids of some rows, given by number, to row `at` of the file."""
+        """Writes the ids of rows given by number, to row `at` of the file."""
         if not len(rows):
             return
         first, last = int(rows[0]), int(rows[-1])
@@ -229,7 +229,7 @@ class IdFile:
 
 
 def match(engine: Engine, table: RawTable, columns: Sequence[str], keys: Path, out: IdFile, at: int) -> None:
-    """Writes the id of each row's key to row `at` of a file; -1 where there is none."""
+    """Writes the id of each row's key to row `at` of a file; -1 if no node has the key."""
     schema = need("pyarrow.parquet").read_schema(keys)
     names = [f"k{number}" for number in range(len(columns))]
     kinds = [table.schema.field(column).type for column in columns]
@@ -252,8 +252,8 @@ def match(engine: Engine, table: RawTable, columns: Sequence[str], keys: Path, o
 
 
 def match_rows(engine: Engine, table: RawTable, column: str, ids: np.ndarray, out: IdFile, at: int) -> None:
-    """Writes the ids of the rows that a column of numbers names to row `at` of a file; -1 for
-    none. ``ids``: of each row of the other table."""
+    """Writes the ids of the rows that a column names by number, to row `at` of a file; -1 for none.
+    ``ids``: the id of each row of the other table."""
     query = f"SELECT _row, CASE WHEN k >= 0 AND k < {len(ids)} THEN CAST(k AS BIGINT) ELSE -1 END AS _id"
     rows = table.sql({"k": column}, as_keys=True)
     _put(engine, table, f"{query} FROM ({rows})", out, at, np.append(ids, -1))

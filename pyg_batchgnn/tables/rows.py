@@ -32,11 +32,10 @@ _TORN = "wrong number of columns"
 
 
 class BadRows:
-    """The bad rows of a table, found one after the other. ``is_bad``: [rows] bool. ``reasons``: how
-    many rows are bad for each reason."""
+    """The bad rows of a table. ``is_bad``: [rows] bool. ``reasons``: numbers of rows by reason."""
 
     def __init__(self, table: RawTable, spec: NodeTable | EdgeTable, with_torn: bool = True) -> None:
-        """``with_torn``: whether rows with a wrong number of columns count here."""
+        """``with_torn``: whether rows with a wrong number of columns are counted."""
         self.torn = table.torn if with_torn else ()
         self.table, self.sets_aside = table, spec.on_bad_rows != "error"
         self.is_bad = np.zeros(table.rows, np.bool_)
@@ -46,8 +45,7 @@ class BadRows:
             self.reasons[_TORN] = len(self.torn)
 
     def add(self, rows: np.ndarray, columns: Sequence[str], reason: str) -> None:
-        """Takes rows, in ascending order, that are bad for a reason. Raises a DatasetError that
-        names the first if bad rows are an error."""
+        """Adds rows, ascending, with a reason. Raises DatasetError if bad rows are an error."""
         if not len(rows):
             return
         if not self.sets_aside:
@@ -64,7 +62,7 @@ class BadRows:
         self._found.append((rows, tuple(columns), reason))
 
     def write(self, path: Path) -> list[Path]:
-        """Writes the bad rows to a Parquet file, if there are any. Returns the files."""
+        """Writes the bad rows to a Parquet file, if there are any; returns the files."""
         if not self._found and not self.torn:
             return []
         pa, pq = need("pyarrow"), need("pyarrow.parquet")
@@ -82,7 +80,7 @@ class BadRows:
         return [path]
 
     def _lines(self) -> Iterator[list[Any]]:
-        """Yields the columns of the file, for the bad rows of each chunk of the table."""
+        """Yields the file's columns for the bad rows of each chunk of the table."""
         if not self._found:
             return
         rows = np.concatenate([rows for rows, _, _ in self._found])
@@ -120,7 +118,7 @@ class BadRows:
 
 @dataclass
 class RowCheck:
-    """A column that is looked at before ids are given."""
+    """A check of a column before ids are given."""
 
     column: str  # its name
     parse: Callable[[Any], Parsed]  # reads its values
@@ -154,9 +152,9 @@ def splits_of_rows(
     unit: str | None,
     fitting: bool,
 ) -> np.ndarray | None:
-    """Returns [rows] int8, the number of each row's split among `SPLITS`, -1 in none; None without
-    splits. Without keys, positions are hashed for splits by fractions. ``fitting``: encoders learn
-    from the rows, so there must be some."""
+    """Returns [rows] int8, the index of each row's split in `SPLITS`, -1 for none; None without
+    splits. Splits by fractions hash keys, or positions without keys. ``fitting``: encoders learn
+    from training rows, so there must be some."""
     split = spec.split
     if split is None:
         return None
@@ -206,7 +204,7 @@ _MOST_CLASSES = 1 << 16
 
 @dataclass
 class LabelsOfRows:
-    """Finds out which labels a column holds, and turns it into "y"."""
+    """Finds out which kind of labels a column holds, and turns them into "y"."""
 
     spec: LabelColumn
     table: RawTable
@@ -219,7 +217,7 @@ class LabelsOfRows:
     def wanted(
         cls, spec: LabelColumn | None, table: RawTable, fitted: dict[str, Any] | None
     ) -> LabelsOfRows | None:
-        """Returns the labels that a table has, as a model knows them if there is one."""
+        """Returns a table's labels, as a model describes them if there is one."""
         if spec is None:
             return None
         if fitted is None:
@@ -228,8 +226,8 @@ class LabelsOfRows:
 
     @classmethod
     def of(cls, spec: LabelColumn, table: RawTable) -> LabelsOfRows:
-        """Looks at all labels of a table. Raises DatasetError if there is no such column, or there
-        are too many classes."""
+        """Reads all labels of a table. Raises DatasetError for no such column or too many
+        classes."""
         nothing = need("pyarrow").array([], table.type_of(spec.column, "label"))
         as_texts(nothing, f"{table.where}: label: {spec.column}")  # an error where no value is a class
         found = cls(spec, table, spec.kind or "")
@@ -294,7 +292,7 @@ class LabelsOfRows:
         return Parsed(codes, codes < 0, np.zeros(len(codes), np.bool_))
 
     def final(self, found: Parsed) -> np.ndarray:
-        """Returns "y" as it is stored: -1 and NaN where a row has no label, of booleans False."""
+        """Returns "y" as stored: rows without a label have -1 or NaN, of booleans False."""
         if self.kind == "boolean":
             return (found.values & ~found.missing)[:, None]
         if self.kind == "class":
@@ -303,7 +301,7 @@ class LabelsOfRows:
 
     @property
     def form(self) -> tuple[type, tuple[int, ...]]:
-        """The type of "y" and the shape of a row."""
+        """The dtype of "y" and the shape of a row."""
         forms = {"boolean": (np.bool_, (1,)), "class": (np.int64, ()), "value": (np.float32, ())}
         return forms[self.kind]
 
@@ -324,7 +322,7 @@ def _kind_of_texts(distinct: Any) -> str:
 
 
 def times_of_rows(table: RawTable, spec: TimeColumn, unit: str | None, times: np.ndarray) -> RowCheck:
-    """Returns a check of a column of times that writes them to `times`, [rows] int64."""
+    """Returns a check that writes a column's times to `times`, [rows] int64."""
     table.type_of(spec.column, "time")
 
     def keep(first: int, found: Parsed) -> None:

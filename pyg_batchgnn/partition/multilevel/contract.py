@@ -18,20 +18,20 @@ from pyg_batchgnn.partition.release import release_memory
 
 @dataclass(frozen=True, eq=False)
 class CoarseLevel:
-    """A coarse graph and the way back to the finer one."""
+    """A coarse graph, with the map from finer nodes to coarse ones."""
 
     graph: RankGraph  # the coarse graph
     nodes: Ghosts  # the distinct coarse nodes of this rank's finer nodes
     row: Tensor  # [n] int32, the row in ``nodes`` of each of this rank's finer nodes
 
     def project(self, values: Tensor) -> Tensor:
-        """Returns the values of coarse nodes for this rank's finer nodes, [n]. Collective."""
+        """Returns [n], the values of the coarse nodes of this rank's finer nodes. Collective."""
         return self.nodes.pull(self.graph.comm, values)[self.row.to(torch.int64)]
 
 
 def contract(graph: RankGraph, clusters: Clusters) -> CoarseLevel:
-    """Returns the graph whose nodes are the clusters. Collective. It has at most half as many
-    entries as the finer graph on each rank, or a million: the lightest edges are dropped."""
+    """Returns the graph that has the clusters as nodes. Collective. On each rank it has at most
+    half as many edges as the finer graph, or a million: the lightest are dropped."""
     comm, nodes = graph.comm, graph.lists.num_nodes
     names, row = ops.number_ghosts(clusters.label[:nodes].contiguous(), range(0), graph.total)
     found, _ = Ghosts.of(comm, names, graph.bounds, torch.empty(0, dtype=torch.int64))
@@ -68,8 +68,8 @@ class Clusters:
 
 
 def find_clusters(graph: RankGraph, limit: Tensor, key: int) -> Clusters:
-    """Returns clusters within limits. Collective. ``limit``: [k] int64, the largest weights of a
-    cluster of several nodes."""
+    """Joins nodes into clusters within limits. Collective. ``limit``: [k] int64, the largest
+    weights of a cluster of several nodes."""
     found = Clusters(graph.ids(), graph.lists.node_weight.clone())
     pieces = _pieces(graph)
     for number in range(PASSES):
@@ -79,7 +79,7 @@ def find_clusters(graph: RankGraph, limit: Tensor, key: int) -> Clusters:
 
 
 def _pieces(graph: RankGraph) -> list[range]:
-    """Cuts this rank's nodes into as many ranges on every rank, of nearly as many edges."""
+    """Cuts this rank's nodes into equally many ranges on every rank, with about equal edges."""
     indptr, edges = graph.lists.indptr, graph.lists.num_edges
     count = max(-(-every // max(EDGES, every // PIECES)) for every in graph.entries)
     marks = edges * torch.arange(count + 1) // max(count, 1)
@@ -114,7 +114,7 @@ def _move(
 
 def _growth(before: Tensor, now: Tensor, weight: Tensor, clusters: int) -> tuple[Tensor, Tensor]:
     """Returns the clusters that nodes left or joined, and how much each grew, [x, k] int32.
-    ``before``, ``now``: [n] int32, the clusters of the nodes, in [0, clusters)."""
+    ``before``, ``now``: [n] int32, each node's cluster, in [0, clusters)."""
     moved = (before != now).nonzero().flatten()
     moving = weight[moved]
     changed, row = ops.number_ghosts(torch.cat([before[moved], now[moved]]), range(0), clusters)
@@ -126,8 +126,8 @@ def _growth(before: Tensor, now: Tensor, weight: Tensor, clusters: int) -> tuple
 
 
 def _lists_of(graph: RankGraph, nodes: range) -> tuple[WeightedGraph, Tensor]:
-    """Returns the lists of some of this rank's nodes as a graph, and its ghosts. The ghosts are all
-    other nodes in these lists, by their numbers in ``graph``."""
+    """Returns some of this rank's nodes with their edges as a graph, and its ghosts: all other
+    nodes at these edges, by their numbers in ``graph``."""
     lists = graph.lists
     if len(nodes) == lists.num_nodes:
         return lists, torch.arange(len(nodes), lists.num_all, dtype=torch.int32)
@@ -149,7 +149,7 @@ _MUCH = 1 << 20
 
 @dataclass(frozen=True, eq=False)
 class _Chunks:
-    """The coarse nodes in chunks. Each chunk has some of every rank's nodes."""
+    """The coarse nodes in chunks, each with some of every rank's nodes."""
 
     count: int  # the number of chunks
     begins: Tensor  # [ranks * count + 1], the first node of every rank's chunks, by rank and chunk
@@ -164,8 +164,8 @@ class _Chunks:
 
 
 def gather_lists(graph: RankGraph, coarse: Tensor, bounds: Tensor) -> ops.MergedLists:
-    """Returns the lists of this rank's coarse nodes. Collective. ``bounds``: [ranks + 1] int64,
-    where each rank's range of coarse nodes begins."""
+    """Returns the edges of this rank's coarse nodes. Collective. ``bounds``: [ranks + 1] int64,
+    where each rank's coarse nodes begin."""
     comm = graph.comm
     chunks = _cut_into_chunks(graph, coarse, bounds)
     most = max(FEWEST, graph.lists.num_edges // 2)
@@ -183,8 +183,8 @@ def gather_lists(graph: RankGraph, coarse: Tensor, bounds: Tensor) -> ops.Merged
 
 
 def _cut_into_chunks(graph: RankGraph, coarse: Tensor, bounds: Tensor) -> _Chunks:
-    """Cuts every rank's coarse nodes where the same number of finer entries lies between; into one
-    chunk if all edges of all ranks fit one round. Collective."""
+    """Cuts every rank's coarse nodes so that chunks have about equally many finer edges; into one
+    chunk if all edges fit one round. Collective."""
     comm, own = graph.comm, coarse[: graph.lists.num_nodes]
     edge_bytes = 3 * coarse.dtype.itemsize
     if graph.total_entries <= rows_per_round(edge_bytes, 1):
@@ -233,7 +233,7 @@ class _ClusterEdges:
 
 
 def _merge(rows: Tensor, own: range) -> ops.MergedLists:
-    """Merges all edges of the nodes ``own`` into lists."""
+    """Merges edges [x, 3] by node ``own``, adding up the weights of equal ones."""
     indptr = torch.zeros(len(own) + 1, dtype=torch.int64)
     ops.count_values(rows[:, 0].contiguous(), own.start, indptr[1:])
     torch.cumsum(indptr, 0, out=indptr)
@@ -255,8 +255,8 @@ _EDGES = 1 << 16
 
 
 class HeaviestEdges:
-    """Collects the lists of consecutive nodes, piece by piece, and keeps the heaviest edges. Where
-    there are more edges than ``limit``, the lightest are dropped, from the lists of both ends."""
+    """Collects edges of consecutive nodes; keeps the heaviest ``limit``, drops others at both
+    ends."""
 
     def __init__(self, first: int, limit: int | None) -> None:
         self.limit, self.least = limit, 0
@@ -281,7 +281,7 @@ class HeaviestEdges:
             self._drop(self._needed(self.limit))
 
     def finish(self, comm: Communicator) -> MergedLists:
-        """Returns all lists, without the edges that any rank had to drop. Collective."""
+        """Returns all edges, without those that any rank had to drop. Collective."""
         if self.limit is not None:
             self._drop(comm.max(max(self.least, self._needed(self.limit))))
         pieces, self._pieces = self._pieces, []
@@ -299,7 +299,7 @@ class HeaviestEdges:
         return MergedLists(indptr, joined, weight, uniform)
 
     def _needed(self, limit: int) -> int:
-        """Returns the lowest class whose edges and heavier ones are within the limit."""
+        """Returns the lowest weight class so that it and heavier ones are within the limit."""
         above = self._counts.flip(0).cumsum(0).flip(0)
         return int((above > limit).sum())
 
@@ -319,7 +319,7 @@ def _pieces_of(lists: MergedLists) -> list[range]:
 
 
 def _classes(lists: MergedLists, first: int, edges: range) -> Tensor:
-    """Returns the classes of some edges, [x] int64: the heavier the higher."""
+    """Returns [x] int64, the weight classes of edges; heavier ones are higher."""
     at = torch.arange(edges.start, edges.stop)
     node = torch.searchsorted(lists.indptr, at, right=True) - 1 + first
     other = lists.ids[edges.start : edges.stop].to(torch.int64)

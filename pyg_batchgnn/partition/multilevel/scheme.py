@@ -22,7 +22,8 @@ _CLUSTERS = 32
 
 
 def cut_by_levels(graph: RankGraph, balance: Balance, key: int) -> Tensor:
-    """Coarsens, cuts, and refines on the way back; [n] int32, this rank's parts. Collective."""
+    """Returns the parts of this rank's nodes, [n] int32: coarsens the graph, cuts the coarsest one,
+    and refines the cut on the way back. Collective."""
     levels = _coarsen(graph, balance, key)
     coarsest = levels[-1].graph if levels else graph
     found = cut_coarsest(coarsest, balance.parts, balance.limit, fold_key(key, -1))
@@ -34,8 +35,8 @@ def cut_by_levels(graph: RankGraph, balance: Balance, key: int) -> Tensor:
 
 
 def _coarsen(graph: RankGraph, balance: Balance, key: int) -> list[CoarseLevel]:
-    """Returns ever coarser graphs, the last small enough for one rank. Collective. Several ranks
-    never gather the graph itself."""
+    """Returns coarser and coarser graphs, the last one small enough for one rank. Collective. With
+    several ranks the graph itself is never gathered."""
     comm, levels = graph.comm, list[CoarseLevel]()
     if comm.size == 1:
         return levels
@@ -65,8 +66,8 @@ _QUALITY = 4
 
 def cut_coarsest(graph: RankGraph, parts: int, limit: Tensor, key: int) -> Tensor:
     """Returns the parts of this rank's nodes, [n] int32. Collective. The first ranks cut the whole
-    graph, each with a key of its own. The partition with the least excess over the limits is taken,
-    and among these the one that cuts the least."""
+    graph, each with its own key. The result with the least excess over the limits is taken, and
+    among equals the one with the smallest cut."""
     comm = graph.comm
     tries = min(max(TRIES, ENTRIES // max(graph.total_entries, 1)), comm.size)
     whole = gather_graph(graph, range(tries))
@@ -90,9 +91,9 @@ ROUNDS, MOST = 2, 8
 
 
 def refine(graph: RankGraph, part: Tensor, limit: Tensor, parts: int, key: int) -> Tensor:
-    """Returns better parts of this rank's nodes, [n] int32. Collective. Ranks move their nodes at
-    the same time. Each may fill an equal part of the room that a part has left, and removes an
-    equal part of its excess. ``limit``: [k] int64, the largest weights of a part."""
+    """Improves the parts of this rank's nodes, [n] int32. Collective. Ranks move their nodes at the
+    same time: each may fill an equal share of a part's room, and removes an equal share of its
+    excess. ``limit``: [k] int64, the largest weights of a part."""
     comm, nodes = graph.comm, graph.lists.num_nodes
     known = torch.empty(graph.lists.num_all, dtype=part.dtype)
     known[:nodes] = part
@@ -113,7 +114,7 @@ def _excess(room: Tensor) -> int:
 
 
 def _refresh_and_sum(graph: RankGraph, known: Tensor, numbers: Tensor) -> Tensor:
-    """Refreshes parts of ghosts [n + ghosts] int32, and sums ranks' int64 numbers. Collective."""
+    """Updates ghosts' parts [n + ghosts] int32, and sums int64 numbers over ranks. Collective."""
     own = numbers.flatten().view(torch.int32)
     told = graph.refresh_and_tell(known, [own] * graph.comm.size)
     return torch.stack(told).view(torch.int64).sum(0).view(numbers.shape)
