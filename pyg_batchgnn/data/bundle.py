@@ -42,9 +42,9 @@ def find_bundle(name: str, root: str | Path | None = None) -> Path | None:
 def read_bundle(
     name: str, root: str | Path | None = None, *, feature_dim: int | None = None, projection_seed: int = 0
 ) -> Dataset:
-    """Reads a bundled graph. ``name``: file name without ending, such as "cora". ``root``: folder
-    of the files; see `data_folders` for the default. ``feature_dim``: projects sparse features at
-    random to this many columns instead of making them dense."""
+    """Reads a bundled real graph. ``name``: such as "cora". ``root``: the folder of its files;
+    None: see `data_folders`. ``feature_dim``: projects sparse features at random to this many
+    columns, else they become dense. ``projection_seed``: of this projection."""
     path = find_bundle(name, root)
     if path is None:
         where = say_where(data_folders(root))
@@ -90,7 +90,7 @@ def _read_about(path: Path) -> dict[str, Any]:
 
 
 def _read_arrays(path: Path, about: dict[str, Any]) -> dict[str, np.ndarray]:
-    """Reads the arrays that the JSON names, of which it says type and shape before any is read."""
+    """Reads the arrays of a .npz, whose dtypes and shapes the JSON ``about`` gives."""
     arrays, said = dict[str, np.ndarray](), about["arrays"]
     types = ("node_type", "edge_type") if about.get("heterogeneous", False) else ()
     needed = ("edge_index", "y", "train_idx", "val_idx", "test_idx")
@@ -181,7 +181,7 @@ class SparseRows:
     num_columns: int  # number of columns
 
     def flaw(self) -> tuple[str, str] | None:
-        """Returns (array, what is wrong with it) of the first inconsistency, or None."""
+        """(Array, what is wrong with it) for the first inconsistency, or None."""
         if len(self.indptr) == 0 or int(self.indptr[0]) != 0:
             return "x_indptr", "does not start with 0"
         if (np.diff(self.indptr.astype(np.int64)) < 0).any():
@@ -206,9 +206,8 @@ def densify(rows: SparseRows) -> Tensor:
 
 
 def project(rows: SparseRows, dim: int, seed: int) -> Tensor:
-    """Projects the rows at random to `dim` columns: float32 [num_rows, dim]. The projection matrix,
-    which the seed decides, is normal with variance 1 / dim, so that distances between rows are kept
-    on average (Johnson and Lindenstrauss)."""
+    """Projects rows at random to `dim` columns, float32 [num_rows, dim]. The matrix, drawn by
+    ``seed``, is normal with variance 1 / dim (Johnson and Lindenstrauss)."""
     generator = np.random.default_rng(seed)
     matrix = generator.standard_normal((rows.num_columns, dim), dtype=np.float32) / np.float32(np.sqrt(dim))
     weights = None if rows.data is None else torch.from_numpy(rows.data.astype(np.float32))
@@ -226,9 +225,9 @@ TypeNumbers = tuple[tuple[str, ...], Tensor]
 
 
 def by_type(dataset: Dataset, nodes: TypeNumbers, edges: TypeNumbers) -> Dataset:
-    """Returns a homogeneous data set as one of several node types and relations, in which nodes and
-    edges keep their order. There is a relation for each type of edges and each pair of node types
-    that such edges join, in the order of the types' numbers."""
+    """Returns a homogeneous data set with several node types and relations, where nodes and edges
+    keep their order. There is a relation for each edge type and pair of node types that its edges
+    join, in the order of the types' numbers."""
     names, number = nodes
     local = torch.empty_like(number)
     members = [(number == at).nonzero()[:, 0] for at in range(len(names))]

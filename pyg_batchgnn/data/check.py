@@ -36,7 +36,7 @@ Files = Mapping[str, str | Path]
 
 
 class _Checker:
-    """Raises the errors of one data set, and names the file that each array came from."""
+    """Makes the errors of one data set, with the file of each array."""
 
     def __init__(self, dataset: Dataset, files: Files) -> None:
         self.dataset = dataset
@@ -46,11 +46,11 @@ class _Checker:
         return broken(self.files.get(array, self.dataset.name), array.rpartition("/")[2], fact, remedy)
 
     def errors_of_csc(self, group: Group) -> Complain:
-        """Returns what makes the errors of the edges by destination of a relation."""
+        """Returns a function that makes errors about a relation's edges by destination."""
         return lambda name, fact, remedy: self.error(csc_array(group, name), fact, remedy)
 
     def shape(self, array: str, tensor: Tensor, expected: tuple[int | None, ...]) -> None:
-        """Raises unless the shape is `expected`, where None stands for any size."""
+        """Raises DatasetError unless the shape is `expected`; None stands for any size."""
         shape = tuple(tensor.shape)
         fits = len(shape) == len(expected) and all(
             want in (None, size) for size, want in zip(shape, expected, strict=True)
@@ -88,12 +88,11 @@ class _Checker:
 
 
 def check_dataset(dataset: Dataset, files: Files | None = None) -> Dataset:
-    """Raises `DatasetError` on the first thing that is wrong with a data set, else returns it.
-    Checked are counts, shapes, dtypes, node ids in [0, N), class numbers in [-1, C), and that
-    features "x" are finite (up to `FINITE_CHECK_BYTES` of them). The splits "train", "val" and
-    "test" of a node type must be disjoint and without repeats, and nodes of "train" must have their
-    class number where there are any. ``files``: for each array (`edge_index`, `nodes/x`,
-    `splits/train`) the file that errors name instead of the data set."""
+    """Returns a data set, or raises `DatasetError` for the first thing that is wrong. Checked are
+    counts, shapes, dtypes, node ids in [0, N), class numbers in [-1, C), and that features "x" are
+    finite (up to `FINITE_CHECK_BYTES` of them). The splits "train", "val" and "test" of a node type
+    must be disjoint and without repeats, and nodes of "train" need class numbers if the type has
+    some. ``files``: by array (`edge_index`, `nodes/x`, `splits/train`), the file for errors."""
     check_outline(dataset, files)
     check_node_counts(dataset, files)
     check = _Checker(dataset, files or {})
@@ -225,7 +224,7 @@ def _check_finite(check: _Checker, rows: NodeSet | EdgeSet) -> None:
 
 
 def _splits(rows: NodeSet | EdgeSet) -> dict[str, tuple[str, Tensor]]:
-    """Returns the array and the ids of each split of nodes or edges, those of training first."""
+    """Returns (array, ids) of each split of nodes or edges, "train" first."""
     if isinstance(rows, NodeSet):
         found = {name: (split_array(rows.group, name), index) for name, index in rows.splits.items()}
     else:

@@ -34,7 +34,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class QuantizedTable:
-    """The result of quantising one table."""
+    """The report on one quantised table."""
 
     name: str  # the attribute, with its type or relation where the graph names them
     rows: int
@@ -56,12 +56,11 @@ class QuantizedTable:
 
 @dataclass(frozen=True)
 class QuantizationReport:
-    """The results of quantising some tables."""
+    """The report on all tables that were quantised."""
 
     tables: tuple[QuantizedTable, ...]
 
     def table(self) -> Table:
-        """Returns the report as a table of rich."""
         from rich.table import Table
 
         found = Table(title="Quantised attributes", title_justify="left")
@@ -84,7 +83,7 @@ class QuantizationReport:
 
 @dataclass(frozen=True)
 class Quantization:
-    """The settings of quantising tables."""
+    """How tables are quantised."""
 
     #: None codes the range of each column from its least value to its largest. A number p in
     #: [50, 100] leaves out at most (100 - p) / 2 percent of the values on either side, which are
@@ -110,7 +109,7 @@ def check_bits(bits: int) -> None:
 
 
 def attribute_names(attributes: str | Sequence[str]) -> list[str]:
-    """Returns the names of attributes, each once; a text is one name."""
+    """Returns attribute names as a list without repeats; a text is one name."""
     return list(dict.fromkeys([attributes] if isinstance(attributes, str) else attributes))
 
 
@@ -131,20 +130,19 @@ def check_table(name: str, table: Tensor) -> None:
 
 @dataclass(frozen=True, eq=False)
 class WideRows:
-    """One table [N, F] or [N] whose columns are quantised, or a part of it, in memory or mapped
-    from a file. ``name``: the attribute or file, for errors."""
+    """A floating-point table [N, F] or [N] to be quantised, or some of its rows, in memory or
+    mapped from a file. ``name``: the attribute or file, for errors."""
 
     name: str
     table: Tensor
 
     @property
     def columns(self) -> int:
-        """The number of columns."""
         return 1 if self.table.dim() == 1 else self.table.size(1)
 
     def pieces(self, elements: int = _PIECE) -> Iterator[tuple[int, Tensor]]:
-        """Yields the number of the first row and the rows of pieces. Rows in a mapped file are read
-        past the page cache, one piece ahead."""
+        """Yields (first row's number, rows), of mapped files past the page cache, one piece
+        ahead."""
         size = max(1, elements // max(1, self.columns))
         ranges = [range(at, min(at + size, len(self.table))) for at in range(0, len(self.table), size)]
         place = DiskTable.of(self.table) if self.table.device.type == "cpu" else None
@@ -172,8 +170,8 @@ _Ranges = tuple[Tensor, Tensor]
 
 
 def _extremes(sources: Sequence[WideRows], tell: Callable[[int], None]) -> _Ranges:
-    """Returns the least and the largest value of each column. Raises `ValueError` if a value is NaN
-    or infinite, or beyond float32."""
+    """Returns the smallest and the largest value of each column. Raises `ValueError` if a value is
+    NaN, infinite or beyond float32."""
     columns = sources[0].columns
     low = torch.full((columns,), torch.inf, dtype=torch.float64)
     high = -low
@@ -213,9 +211,9 @@ _COLUMNS = 1 << 10
 def _within_percentile(
     sources: Sequence[WideRows], whole: _Ranges, percentile: float, tell: Callable[[int], None]
 ) -> _Ranges:
-    """Returns the range of each column without what a percentile leaves out. The bits of a float32,
-    taken as an integer, ascend with its value. Passes find the bits of the values at both ends,
-    some at a time, by counting: in bounded memory, whatever the pieces."""
+    """Returns the range of each column without the values that a percentile leaves out. The bits of
+    a float32, taken as an integer, ascend with its value. Passes find the bits of the limits, some
+    at a time, by counting, in bounded memory."""
     rows = sum(len(one.table) for one in sources)
     left_out = int(rows * (100 - Fraction(str(percentile))) / 200)
     low, high = (end.clone() for end in whole)
@@ -245,9 +243,9 @@ def _counts(
     digits: int,
     tell: Callable[[int], None],
 ) -> list[Tensor]:
-    """Counts the values of some columns by their next ``digits`` bits, [columns, 2 ** digits] each.
-    ``known``: for each result, [columns] the first bits of the values that are counted. ``left``:
-    the number of the other bits."""
+    """Counts the values of columns ``own`` by their next ``digits`` bits, [columns, 2 ** digits]
+    each. ``known``: for each result [columns], the first bits. ``left``: the number of bits after
+    these."""
     columns, bins = len(known[0]), 1 << digits
     found = [torch.zeros(columns * bins, dtype=torch.int64) for _ in known]
     column = torch.arange(columns, dtype=torch.int32) * bins
@@ -268,28 +266,28 @@ def _counts(
 
 
 def _bin_of(counts: Tensor, place: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns the bin of the value at a place [F] in ascending order, and the values before it."""
+    """Returns the bin of the value at place [F] in ascending order, and the number before it."""
     ends = counts.cumsum(1)
     found = (ends <= place[:, None]).sum(1)
     return found, ends.gather(1, found[:, None]).squeeze(1) - counts.gather(1, found[:, None]).squeeze(1)
 
 
 def _bits(values: Tensor) -> Tensor:
-    """Returns the bits of float32 values as int32 that ascend with the values, read as unsigned."""
+    """Returns the bits of float32 values as int32 that ascend with them, read as unsigned."""
     bits = values.contiguous().view(torch.int32)
     return bits ^ ((bits >> 31) | torch.iinfo(torch.int32).min)
 
 
 def _value(bits: Tensor) -> Tensor:
-    """Returns the values whose bits `_bits` gives, as int64 without a sign."""
+    """Returns the float32 values of `_bits`, given as non-negative int64."""
     is_positive = bits >> 31 == 1
     plain = torch.where(is_positive, bits ^ (1 << 31), bits ^ 0xFFFFFFFF)
     return torch.where(plain >= 1 << 31, plain - (1 << 32), plain).to(torch.int32).view(torch.float32)
 
 
 def find_decoding(ranges: _Ranges) -> Tensor:
-    """Returns the scales (above 0) and the offsets of columns, [2, F] float32, for codes from -128
-    to 127. A column of one value has it as its offset."""
+    """Returns [2, F] float32, the scales (above 0) and the offsets of columns for codes from -128
+    to 127. The offset of a column of one value is that value."""
     low, high = ranges
     tiny = torch.finfo(torch.float32).tiny
     offset = (low + 128 * ((high - low) / 255)).float()
@@ -307,9 +305,9 @@ def find_decoding(ranges: _Ranges) -> Tensor:
 
 
 class RowCoder:
-    """Codes the rows of some tables with the same columns. Raises ValueError if a value is NaN or
-    infinite, or beyond float32. ``decoding``: [2, F] float32. ``tell``: told the elements of each
-    piece that is done."""
+    """Quantises tables with the same columns. Raises ValueError if a value is NaN, infinite or
+    beyond float32. ``decoding``: [2, F] float32. ``tell``: called with the elements of each
+    piece."""
 
     def __init__(
         self, name: str, sources: Sequence[WideRows], how: Quantization, tell: Callable[[int], None]
@@ -326,11 +324,11 @@ class RowCoder:
 
     @staticmethod
     def passes(how: Quantization) -> int:
-        """Returns how often all elements are read."""
+        """Returns the number of passes over all elements."""
         return 2 if how.percentile is None else 2 + len(_DIGITS)
 
     def codes(self, source: WideRows) -> Iterator[Tensor]:
-        """Yields the codes of a table in pieces [n, F] int8."""
+        """Yields a table's codes in pieces [n, F] int8."""
         scale, offset = self.decoding.double()
         for _, rows in source.pieces():
             values = rows.double()
@@ -347,7 +345,7 @@ class RowCoder:
             self._tell(rows.numel())
 
     def report(self) -> QuantizedTable:
-        """Returns the result, once all codes were made."""
+        """Returns the report, after all codes were made."""
         elements = sum(one.table.numel() for one in self._sources)
         return QuantizedTable(
             self._name,
@@ -371,33 +369,31 @@ def quantize(
     dtype: torch.dtype = torch.float32,
     report: Callable[[QuantizationReport], object] | None = None,
 ) -> Any:
-    """Returns a graph, or a table, whose features are int8-quantised with a scale and an offset.
-
-    Each column has its own, found by a pass over all rows. A value within the range of its column
-    is decoded to within half a scale of itself, and rounded once more in bfloat16. A column of one
-    value is exact. Codes take a quarter of float32's bytes. No float copy of a table is made.
-
-    The tables are `QuantizedTensor`s: PyG and torch see constants of ``dtype``. Loaders decode the
-    rows of a batch while they gather them, and native layers read codes in place.
+    """Returns a graph, or a table, with int8-quantised features: a scale and an offset per column.
 
     >>> narrow = quantize(data)
     >>> narrow.x.codes.dtype, narrow.x[:2].dtype  # rows are decoded where they are read
     (torch.int8, torch.float32)
 
+    They are found by a pass over all rows. A value within the range of its column is decoded to
+    within half a scale of itself (and rounded once more in bfloat16). A column of one value is
+    exact. Codes take a quarter of float32's bytes. No float copy of a table is made. The tables are
+    `QuantizedTensor`s: PyG and torch see constants of ``dtype``. Loaders decode the rows of a batch
+    while they gather them, and native layers read codes in place.
+
     Args:
-        data: a ``Data``, a ``HeteroData`` or one floating-point tensor [N, F] or [N]. It stays as
-            it is.
+        data: a ``Data``, a ``HeteroData`` or one floating-point tensor [N, F] or [N]; not changed.
         bits: of a code; 8.
-        attributes: the names of the attributes of nodes and edges that are quantised, of every type
-            that has them.
-        percentile: None codes each column from its least to its largest value. 99.9 leaves out at
-            most 0.05 % of its values at either end; they are clamped. See `Quantization`.
-        dtype: the type into which codes are decoded, float32 or bfloat16.
+        attributes: the names of the attributes of nodes and edges to quantise, of every type that
+            has them.
+        percentile: None codes each column from its smallest to its largest value. 99.9 leaves out
+            at most 0.05 % of its values at either end; they are clamped. See `Quantization`.
+        dtype: the dtype into which codes are decoded, float32 or bfloat16.
         report: called with a `QuantizationReport`: bytes, errors and clamped values.
 
     Raises:
-        TypeError, ValueError: an argument, or an attribute, cannot be used; a value is NaN or
-            infinite. The message names its row and column.
+        TypeError, ValueError: an argument or attribute cannot be used, or a value is NaN or
+            infinite; the message has its row and column.
     """
     check_bits(bits)
     how, found = Quantization(percentile, dtype), list[QuantizedTable]()

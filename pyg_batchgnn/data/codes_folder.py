@@ -42,17 +42,21 @@ def quantize_folder(
     links: bool = True,
     progress: Progress | None = None,
 ) -> QuantizationReport:
-    """Writes a new data folder whose features are int8-quantised, as `quantize` does it, in pieces.
-    Everything else is as it was.
+    """Writes a new data folder with int8-quantised features (see `quantize`), in pieces. Everything
+    else stays.
+
+    >>> report = quantize_folder(write_folder(dataset, folder / "floats"), folder / "codes")
+    >>> report.tables[0].bytes_after < report.tables[0].bytes_before
+    True
 
     Args:
         path: the new folder; it must not exist, and appears only when it is complete.
-        bits, attributes, percentile: as for `quantize`.
-        links: makes hard links to files that stay as they are, or copies where there can be none.
-        progress: told what is done.
+        bits, attributes, percentile: as in `quantize`.
+        links: makes hard links to unchanged files, or copies if there can be none.
+        progress: called with the work that is done.
 
     Raises:
-        DatasetError: ``path`` exists, a file is damaged, there is no such folder or attribute, it
+        DatasetError: ``path`` exists, a file is damaged, the folder or attribute is missing or
             cannot be quantised, a value is NaN or infinite, or the disk is full.
         ValueError: an argument is out of range.
     """
@@ -80,7 +84,7 @@ def quantize_folder(
 
 
 class CodedFile(NamedTuple):
-    """One file of a table that is quantised."""
+    """One file of a table to be quantised."""
 
     file: Path
     array: str  # of its codes in the new folder
@@ -88,7 +92,7 @@ class CodedFile(NamedTuple):
 
 
 class CodedTable(NamedTuple):
-    """A table that is quantised."""
+    """A table to be quantised."""
 
     name: str  # of the attribute
     array: str  # of its scales and offsets in the new folder
@@ -96,8 +100,8 @@ class CodedTable(NamedTuple):
 
 
 class CodesRequest:
-    """A data folder or a partition that is to be written anew with int8-quantised attributes. The
-    arguments are those of `quantize_folder`, which are checked here."""
+    """A data folder or a partition to be written anew with int8-quantised attributes. The arguments
+    are as in `quantize_folder`, and are checked here."""
 
     def __init__(
         self,
@@ -121,7 +125,7 @@ class CodesRequest:
             raise DatasetError(f"{path}: exists already; remove it or choose another folder")
 
     def check_found(self, held: set[str]) -> None:
-        """Raises DatasetNotFoundError unless the folder has all wanted attributes."""
+        """Raises DatasetNotFoundError unless the folder has all attributes to be quantised."""
         for name in self.attributes:
             if name not in held:
                 there = ", ".join(sorted(held)) or "none"
@@ -133,8 +137,8 @@ class CodesRequest:
         known: Mapping[str, ArrayPromise],
         write_meta: Callable[[Path, dict[str, ArrayPromise]], None],
     ) -> QuantizationReport:
-        """Writes the new folder, which appears only when it is complete. ``known``: what the old
-        META.json promises of arrays. ``write_meta``: writes the new one, given what it promises."""
+        """Writes the new folder, which appears only when it is complete. ``known``: the old
+        META.json's promises by array. ``write_meta``: writes the new one from the new promises."""
         gone = {one.file for table in tables for one in table.files}
         with temporary_folder(self.path) as folder:
             arrays, found = dict[str, ArrayPromise](), list[QuantizedTable]()

@@ -14,7 +14,7 @@ from pyg_batchgnn.ops import QuantizedTensor
 
 
 def to_index(values: np.ndarray, file: str | Path, array: str) -> Tensor:
-    """Returns node ids as int32 or int64. Integers of other types are converted."""
+    """Returns node ids as int32 or int64. Other integers are converted."""
     if values.dtype.kind not in "iu":
         raise broken(file, array, f"dtype is {values.dtype}, expected int32 or int64", "store integers")
     if values.dtype == np.uint64 and values.size and int(values.max()) > np.iinfo(np.int64).max:
@@ -35,7 +35,7 @@ def to_labels(values: np.ndarray, file: str | Path, array: str) -> Tensor:
 
 
 def to_targets(values: np.ndarray, file: str | Path, array: str) -> Tensor:
-    """Returns class numbers as `to_labels` does, and other targets as they are."""
+    """Returns class numbers as `to_labels`, and other targets unchanged."""
     column = _one_column(values)
     whole = column.dtype.kind in "iu" or (
         column.dtype.kind == "f" and bool((_is_whole(column) | np.isnan(column)).all())
@@ -54,7 +54,7 @@ def _is_whole(values: np.ndarray) -> np.ndarray:
 
 
 def to_features(values: np.ndarray, file: str | Path, array: str) -> Tensor:
-    """Returns features as float16 or float32; others are converted to float32."""
+    """Returns features as float16 or float32; others become float32."""
     if values.dtype.kind not in "fiub":
         raise broken(file, array, f"dtype is {values.dtype}, expected float16 or float32", "store numbers")
     kept = values.dtype in (np.dtype(np.float16), np.dtype(np.float32))
@@ -62,7 +62,7 @@ def to_features(values: np.ndarray, file: str | Path, array: str) -> Tensor:
 
 
 def to_codes(codes: Tensor, decoding: Tensor, file: str | Path, array: str) -> QuantizedTensor:
-    """Returns an int8-quantised table. ``file``, ``array``: those of the decoding, for errors."""
+    """Returns an int8-quantised table. ``file``, ``array``: of the decoding, for errors."""
     try:
         return QuantizedTensor(codes, decoding)
     except (TypeError, ValueError) as error:

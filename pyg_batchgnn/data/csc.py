@@ -23,7 +23,7 @@ _PIECE = 1 << 22
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MappedEdges(InEdges):
-    """In-edges that are mapped from the files of a folder."""
+    """In-edges that are mapped from files."""
 
     #: the files of ``indptr`` and ``indices``, and of ``edge_ids`` if there are explicit ids
     files: tuple[Path, ...] = ()
@@ -33,7 +33,7 @@ class MappedEdges(InEdges):
         return sum(array.nbytes for array in _arrays(self))
 
     def read(self) -> InEdges:
-        """Reads the files into memory, one after the other, each from its begin to its end."""
+        """Reads the edges into memory, one file after the other, from begin to end."""
         read = [_read(file, array) for file, array in zip(self.files, _arrays(self), strict=True)]
         return InEdges(*read)
 
@@ -53,7 +53,7 @@ def _read(file: Path, like: Tensor) -> Tensor:
 
 
 def file_pieces(file: Path) -> Iterator[Tensor]:
-    """Yields the elements of a .npy file in order, flat, in pieces that are read, not mapped."""
+    """Yields the elements of a .npy file as flat pieces in order, which are read, not mapped."""
     header = header_of(file, file.stem)
     count = math.prod(header.shape)
     for first in range(0, count, _PIECE):
@@ -66,7 +66,7 @@ Complain = Callable[[str, str, str], DatasetError]
 
 
 def check_outline_of_csc(edges: InEdges, num_targets: int, complain: Complain) -> None:
-    """Raises what `complain` makes unless types and sizes fit together."""
+    """Raises the error that `complain` makes unless dtypes and sizes fit together."""
     for name, array in zip((INDPTR, INDICES, EDGE_IDS), _arrays(edges), strict=False):
         wide = (torch.int64,) if name == INDPTR else (torch.int32, torch.int64)
         if array.dtype not in wide or array.dim() != 1:
@@ -86,8 +86,8 @@ def check_outline_of_csc(edges: InEdges, num_targets: int, complain: Complain) -
 
 
 def check_entries_of_csc(edges: InEdges, num_sources: int, complain: Complain) -> None:
-    """Raises what `complain` makes unless all entries are in range and in canonical order. What is
-    mapped is read from its file, and a sampler does not check it again."""
+    """Raises the error that `complain` makes unless all entries are in range and each node's edge
+    ids ascend. Mapped arrays are read from their files. Samplers then do not check them again."""
     before = 0
     for at, piece in _pieces(edges, INDPTR):
         values = torch.cat([torch.tensor([before]), piece])
@@ -127,7 +127,7 @@ def _check_span(name: str, at: int, piece: Tensor, size: int, what: str, complai
 
 
 def _pieces(edges: InEdges, name: str) -> Iterator[tuple[int, Tensor]]:
-    """Yields the position and the entries of pieces of an array, from its file if it has one."""
+    """Yields (position, entries) of an array's pieces, from its file if it has one."""
     number = (INDPTR, INDICES, EDGE_IDS).index(name)
     if isinstance(edges, MappedEdges):
         pieces = file_pieces(edges.files[number])

@@ -28,10 +28,10 @@ class LinkSplit:
     """The links of one split of a relation.
 
     Attributes:
-        index: [2, n] int32 or int64, sources above targets, by ids within their types.
+        index: [2, n] int32 or int64, sources above targets, ids within their types.
         tables: the attributes of the links by name, [n, ...] each, such as "year".
-        negatives: [2, m] pairs that are no links, which all links are ranked among, or None.
-        negative_targets: [n, k] nodes, the targets that each link's own is ranked among, or None.
+        negatives: [2, m] pairs that are no links, among which all links are ranked, or None.
+        negative_targets: [n, k] nodes, the targets among which each link's own is ranked, or None.
     """
 
     index: Tensor
@@ -49,7 +49,7 @@ class LinkSplit:
         return cls(arrays[INDEX], tables, arrays.get(NEGATIVES), arrays.get(NEGATIVE_TARGETS))
 
     def arrays(self) -> dict[str, Tensor]:
-        """Returns everything that is written of the split, by name."""
+        """Returns all arrays of the split by name, as they are written."""
         fixed = {INDEX: self.index, NEGATIVES: self.negatives, NEGATIVE_TARGETS: self.negative_targets}
         return {**{name: one for name, one in fixed.items() if one is not None}, **self.tables}
 
@@ -62,9 +62,9 @@ class NodeSet:
         name: the node type.
         num_nodes: the number of nodes N_t; their ids are 0 to N_t - 1.
         tables: the attributes by name: [N_t, ...], any dtype and shape. By convention "x" are the
-            features and "y" the labels (class numbers 0 to C - 1, or -1 where a node has none).
+            features and "y" the labels (class numbers 0 to C - 1, or -1 for a node without one).
         splits: the node ids of each split, int64. "train", "val" and "test" are disjoint.
-        num_classes: the number of classes C; 0 where "y" holds no class numbers, or is absent.
+        num_classes: the number of classes C; 0 if "y" holds no class numbers, or is absent.
     """
 
     name: str
@@ -99,16 +99,16 @@ class EdgeSet:
     """The edges of one relation.
 
     Attributes:
-        relation: the names of the source type, of the relation and of the target type.
-        topology: the edges by ids within their types. [2, E_r] int32 or int64 are (source,
-            destination) of each edge, whose position is its id. `InEdges` are by destination, in
+        relation: (source type, name, target type).
+        topology: the edges by ids within their types: [2, E_r] int32 or int64 (source,
+            destination), where the position of an edge is its id; or `InEdges`, by destination in
             ascending id.
         tables: the attributes by name: [E_r, ...], any dtype and shape. By convention "edge_attr"
             are the features.
-        links: the links of each split, "train", "val" and "test", for learning and for measuring;
-            the edges that a model sees are those of `topology` alone. Links that are edges, whose
-            labels "y" are to be learned, have their ids as the attribute "edge_id".
-        num_classes: as of a `NodeSet`, of the labels "y" of edges.
+        links: the links of each split, "train", "val" and "test", to learn and to measure; a model
+            sees only the edges of `topology`. Links that are edges with labels "y" to be learned
+            have their ids as the attribute "edge_id".
+        num_classes: as in `NodeSet`, for labels "y" of edges.
     """
 
     relation: Relation
@@ -134,7 +134,7 @@ class EdgeSet:
 
     @property
     def edge_index(self) -> Tensor:
-        """[2, E_r] int32 or int64, the edges by id. Of edges by destination it is made when it is
+        """[2, E_r] int32 or int64, the edges by id. From edges by destination it is made at each
         read, as int64. Raises DatasetError if that would take more than half of the free memory."""
         if isinstance(self.topology, Tensor):
             return self.topology
@@ -146,7 +146,7 @@ class EdgeSet:
         return self.topology.edge_list()
 
     def some(self, edges: range) -> EdgePiece:
-        """Returns some edges in the order in which they are stored, without a list of all edges."""
+        """Returns edges by their stored position, without a list of all edges."""
         at = slice(edges.start, edges.stop)
         if isinstance(self.topology, Tensor):
             source, target = self.topology[:, at]
@@ -161,13 +161,13 @@ class EdgeSet:
 
 
 def class_numbers(tables: Mapping[str, Tensor]) -> Tensor | None:
-    """Returns the labels "y" as [N] int64 if they are class numbers, otherwise None."""
+    """Returns the labels "y" as [N] int64 if they are class numbers, else None."""
     y = narrow_class_numbers(tables)
     return None if y is None else y.to(torch.int64)
 
 
 def narrow_class_numbers(tables: Mapping[str, Tensor]) -> Tensor | None:
-    """Returns the labels "y" as [N] of their own type (int64 of wide unsigned ones) if they are
+    """Returns the labels "y" as [N] of their own dtype (int64 for wide unsigned ones) if they are
     integers [N] or [N, 1]; None for floating-point targets, booleans, or several per node."""
     y = tables.get(LABELS)
     if y is None or y.dtype is torch.bool or y.is_floating_point() or y.is_complex():
@@ -179,7 +179,7 @@ def narrow_class_numbers(tables: Mapping[str, Tensor]) -> Tensor | None:
 
 
 def count_classes(tables: Mapping[str, Tensor]) -> int:
-    """Returns the largest class number + 1; 0 where "y" holds no class numbers or is absent."""
+    """Returns the largest class number + 1; 0 if "y" holds no class numbers or is absent."""
     labels = narrow_class_numbers(tables)
     return 0 if labels is None or not labels.numel() else max(int(labels.max()) + 1, 0)
 
@@ -192,19 +192,21 @@ _Set = TypeVar("_Set", NodeSet, EdgeSet)
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
-    """A graph of any node types and relations. Readers return only what `check_dataset` has passed.
+    """A graph of any node types and relations, as readers return it after `check_dataset`.
 
-    Properties of the only type or relation, such as `nodes` and `edge_index`, can be read from the
-    data set itself if there is only one; otherwise they raise an error that says what to read.
+    >>> dataset.num_nodes, dataset.nodes.tables["x"].shape, sorted(dataset.splits)
+    (500, torch.Size([500, 64]), ['test', 'train', 'val'])
 
-    Tensors read from a folder are mapped from its files: only the pages used are read, and writing
-    to one changes this process's copy, never the file.
+    With one type or relation, `nodes`, `edge_index` and the like can be read from the data set
+    itself; else they raise an error that says what to read. Tensors read from a folder are mapped
+    from its files: only the pages used are read, and writes change this process's copy, never the
+    file.
 
     Attributes:
         name: the short name, as `load_dataset` knows it.
         node_sets, edge_sets: the nodes of each type, and the edges of each relation.
         source: one sentence that says where the data came from.
-        has_names: False for a homogeneous graph, whose names of types are ours and not the user's.
+        has_names: False for a homogeneous graph, whose type names the user did not give.
     """
 
     name: str
@@ -229,8 +231,7 @@ class Dataset:
         """Makes a graph of one node type and one relation. Nothing is copied or checked.
         ``edge_index``: [2, E] int32 or int64, or the edges by destination. ``nodes``, ``edges``:
         attributes by name, [N, ...] and [E, ...] each. ``splits``: node ids by name of the split,
-        int64. ``num_classes``: without it the largest class number + 1 (`count_classes`).
-        ``source``: where the data came from."""
+        int64. ``num_classes``: None for `count_classes`. ``source``: where the data came from."""
         tables = dict(nodes or {})
         classes = count_classes(tables) if num_classes is None else num_classes
         return cls(
@@ -257,7 +258,6 @@ class Dataset:
 
     @property
     def num_nodes(self) -> int:
-        """The number of nodes, of all types."""
         return sum(nodes.num_nodes for nodes in self.node_sets)
 
     @property
@@ -274,13 +274,13 @@ class Dataset:
         return self.edge_sets[self.schema.relation_number(relation)]
 
     def split(self, name: str, node_type: str | None = None) -> Tensor:
-        """Returns a split's node ids, int64, or none. One node type needs no ``node_type``."""
+        """Returns a split's node ids, int64, maybe none. One node type needs no ``node_type``."""
         nodes = self.nodes if node_type is None else self.nodes_of(node_type)
         return nodes.splits.get(name, torch.empty(0, dtype=torch.int64))
 
     def read_topology(self, at_most: int | None = None) -> Dataset:
-        """Returns the same data set with edges that are mapped by destination read into memory; as
-        it is if they take more than ``at_most`` bytes."""
+        """Returns the data set with its mapped edges read into memory if they take ``at_most``
+        bytes."""
         mapped = [one.topology for one in self.edge_sets if isinstance(one.topology, MappedEdges)]
         if at_most is not None and sum(edges.nbytes for edges in mapped) > at_most:
             return self
@@ -299,12 +299,10 @@ class Dataset:
 
     @property
     def nodes(self) -> NodeSet:
-        """The nodes of the only type."""
         return self._only(self.node_sets, "nodes", "nodes_of(type)")
 
     @property
     def edges(self) -> EdgeSet:
-        """The edges of the only relation."""
         return self._only(self.edge_sets, "edges", "edges_of(relation)")
 
     @property
@@ -348,11 +346,11 @@ class Dataset:
         )
 
     def to_pyg(self, feature_dtype: torch.dtype | None = None) -> Any:
-        """Returns the same graph as PyG's `Data`, or as `HeteroData` if its types have names. It
-        shares the tensors. `edge_index` becomes int64. Edges by destination become `adj_t`, which
-        our loaders read where it lies, and `num_edges`. Splits become boolean masks, such as
-        `train_mask`. ``feature_dtype``: what `x` is converted to. Raises DatasetError if two
-        attributes, or an attribute and a mask, have the same name."""
+        """Returns the graph as PyG's `Data`, or as `HeteroData` if its types have names, with the
+        same tensors. `edge_index` becomes int64. Edges by destination become `adj_t`, which the
+        loaders of this package read in place, and `num_edges`. Splits become boolean masks, such as
+        `train_mask`. ``feature_dtype``: the dtype to convert `x` to. Raises DatasetError if
+        attributes or masks have the same name."""
         from torch_geometric.data import Data, HeteroData
 
         typed = self.has_names
@@ -382,7 +380,7 @@ class Dataset:
 
 
 def converted(table: Tensor, dtype: torch.dtype) -> Tensor:
-    """Returns a float table in another type. Int8-quantised ones stay so and decode into it."""
+    """Returns a float table in another dtype; an int8-quantised one decodes into it."""
     if isinstance(table, QuantizedTensor):
         return QuantizedTensor(table.codes, table.decoding, dtype)
     return table.to(dtype)

@@ -43,7 +43,7 @@ _MOST_BUCKETS = 128
 
 @dataclass(frozen=True)
 class SortSizes:
-    """The sizes of a sort."""
+    """The sizes of an external sort, from the memory budget."""
 
     ids: torch.dtype  # the type of ids of nodes, on the way and in the end
     record: np.dtype  # of an edge in a bucket: source, target, and its id where ids travel
@@ -74,17 +74,17 @@ class SortSizes:
 
 @dataclass(frozen=True)
 class SortedEdges:
-    """The outcome of a sort."""
+    """The counts of an external sort."""
 
     edges: int  # the number of edges
     buckets: int  # the number of buckets; 0 where the edges were sorted already
 
 
 class ExternalSort:
-    """The sort of the edges of one relation. ``name``: of the relation, for the names of steps.
-    ``sources``, ``targets``: the numbers of nodes at either end. ``file``: the file of an array by
-    its name. ``edge_ids``: keeps the ids of edges, unless they are the positions anyway.
-    ``budget``: bytes of memory, beside that of the program itself."""
+    """Sorts the edges of one relation by destination. ``name``: of the relation, for steps of the
+    journal. ``sources``, ``targets``: the numbers of nodes at the ends. ``file``: returns the file
+    of an array. ``edge_ids``: keeps edge ids, unless they are the positions. ``budget``: bytes of
+    memory, beside the program's own."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class ExternalSort:
         self._results = {INDICES: "source", **({EDGE_IDS: "edge"} if edge_ids else {})}
 
     def run(self) -> SortedEdges:
-        """Sorts the edges, or goes on with it."""
+        """Sorts the edges, or continues an earlier call."""
         edges = self._reader.num_edges
         if self._step("count", self._count)["ascending"]:
             self._step("copy", self._copy)
@@ -122,7 +122,7 @@ class ExternalSort:
         return self._journal.step(f"{what} {self._name}", make)
 
     def _count(self) -> Made:
-        """Writes where the in-edges of each node begin. The facts say if edges are sorted."""
+        """Writes the indptr. Its facts say whether the edges are sorted already."""
         indptr = torch.zeros(self._sizes[1] + 1, dtype=torch.int64)
         ascending, last, done = True, -1, 0
         for source, target in self._pieces("counting"):
@@ -152,8 +152,8 @@ class ExternalSort:
         return {}, [self._file(INDICES)]
 
     def _spread(self) -> Made:
-        """Cuts the destinations into ranges of at most a bucket of edges and of nodes, and writes
-        the edges to the buckets."""
+        """Cuts the destinations into ranges (buckets), bounded in edges and nodes, and writes the
+        edges of each bucket to a file."""
         indptr = np.load(self._file(INDPTR), mmap_mode="r")
         bounds, nodes, most = [0], self._sizes[1], self._plan.bucket
         while bounds[-1] < nodes:
@@ -186,7 +186,7 @@ class ExternalSort:
         return self._journal.work / f"{self._name}.{bucket:03d}"
 
     def _sort(self, file: Path, low: int, high: int) -> Made:
-        """Writes the sorted edges of a bucket to their place in the result."""
+        """Sorts a bucket, and writes it to its place in the result."""
         indptr = np.load(self._file(INDPTR), mmap_mode="r")
         first, last = int(indptr[low]), int(indptr[high])
         if high - low == 1:  # in order, and maybe more than fit into memory
@@ -219,7 +219,7 @@ class ExternalSort:
         return found
 
     def _put(self, array: str, first: int, values: np.ndarray) -> None:
-        """Writes values to their place in the file of an array, which need not exist yet."""
+        """Writes values at position ``first`` of an array's file, which may not exist yet."""
         file, header = self._file(array), npy_header(values.dtype, (self._reader.num_edges,))
         with writing(file), file.open("r+b" if file.exists() else "w+b") as stream:
             stream.write(header)
@@ -229,7 +229,7 @@ class ExternalSort:
         sync_file(file)
 
     def _pieces(self, phase: str) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yields sources and destinations of edges, in the type of ids if they fit it."""
+        """Yields (sources, destinations) of edges, in the dtype of ids if they fit."""
         done = 0
         for source, target in self._reader.pieces(self._plan.piece):
             if len(source):
@@ -238,7 +238,7 @@ class ExternalSort:
             self._progress(phase, done, self._reader.num_edges)
 
     def _as_ids(self, values: np.ndarray) -> Tensor:
-        """Ids that do not fit stay wide, and `_check` refuses them."""
+        """Converts to the dtype of ids; others stay wide, and `_check` refuses them."""
         wide = values if values.dtype in (np.int32, np.int64) else values.astype(np.int64)
         ids = torch.from_numpy(np.require(wide, wide.dtype.newbyteorder("="), ["C", "W"]))
         low, high = ops.extent(ids) if self._plan.ids is torch.int32 and ids.dtype is torch.int64 else (0, 0)

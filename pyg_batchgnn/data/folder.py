@@ -66,11 +66,14 @@ from pyg_batchgnn.types import (
 def read_folder(path: str | Path) -> Dataset:
     """Reads a data set from a folder.
 
+    >>> read_folder(write_folder(data, folder / "mine")).num_nodes
+    100
+
     Edges are `edge_index.npy` [2, E], which is mapped, or `src.npy` and `dst.npy` [E], or
     `edges*.parquet` with columns src and dst, which are read into memory; their other columns of
-    numbers are attributes of edges. Or they are by destination, and mapped: `csc/indptr.npy`
-    [N + 1], `csc/indices.npy` [E] and, where ids are not positions, `csc/edge_ids.npy` [E]. All
-    else is optional, and mapped but for Parquet:
+    numbers are attributes of edges. Or they are by destination, and mapped: `csc/indptr.npy` [N +
+    1], `csc/indices.npy` [E] and, if ids are not positions, `csc/edge_ids.npy` [E]. All else is
+    optional, and mapped but for Parquet:
 
     - `nodes/NAME.npy` [N, ...] and `edges/NAME.npy` [E, ...]: the attributes NAME, of any dtype;
     - `decoding/nodes/NAME.npy` [2, F] float32, and `decoding/edges/NAME.npy`: the scales and the
@@ -83,14 +86,13 @@ def read_folder(path: str | Path) -> Dataset:
     - META.json: name, source, num_nodes and num_classes. In folders that this package wrote it also
       holds dtype, shape and checksum of every array, which are compared.
 
-    A graph of several node types or relations has a file of edges for each relation, named by the
-    source type, the relation and the target type: `edge_index/author__writes__paper.npy`, or
-    `.parquet`, or several `.*.parquet`, or `csc/author__writes__paper/indptr.npy` and the others.
-    Its attributes and splits lie in folders by type and
-    relation: `nodes/paper/NAME.npy`, `edges/author__writes__paper/NAME.npy`,
-    `splits/paper/NAME.npy`; or `nodes/paper.parquet`, or several `nodes/paper.*.parquet`.
-    META.json may give `node_types` and `relations` in the order wanted, which is alphabetical
-    otherwise, and num_nodes and num_classes by type.
+    A graph of several node types or relations has a file of edges for each relation, named by
+    source type, relation and target type: `edge_index/author__writes__paper.npy`, or `.parquet`, or
+    several `.*.parquet`, or `csc/author__writes__paper/indptr.npy` and the others. Attributes and
+    splits are in folders by type and relation: `nodes/paper/NAME.npy`,
+    `edges/author__writes__paper/NAME.npy`, `splits/paper/NAME.npy`; or `nodes/paper.parquet`, or
+    several `nodes/paper.*.parquet`. META.json may give `node_types` and `relations` in the order
+    wanted, which else is alphabetical, and num_nodes and num_classes by type.
 
     Warns:
         UserWarning: a file of data, or a column of a Parquet file, is not read.
@@ -104,8 +106,8 @@ def read_folder(path: str | Path) -> Dataset:
 
 
 def open_folder(path: str | Path) -> Dataset:
-    """Reads a folder as `read_folder` does, but does not look at node ids, labels and features: for
-    `partition`, where each rank checks what it reads, and for folders that were checked before."""
+    """As `read_folder`, without a check of node ids, labels and features: for `partition`, where
+    each rank checks what it reads, and for folders that were checked before."""
     return check_outline(*_read(path))
 
 
@@ -148,7 +150,7 @@ def _read(path: str | Path) -> tuple[Dataset, dict[str, str | Path]]:
 
 
 def verify_folder(path: str | Path) -> int:
-    """Compares every file with META.json, however large. Returns their number."""
+    """Compares every file with META.json; returns how many. Raises DatasetError if one differs."""
     path = Path(path).expanduser()
     if not path.is_dir():
         raise DatasetNotFoundError(f"{path}: no such folder; give a folder that this program wrote")
@@ -185,7 +187,7 @@ _DATA = {
 
 
 class FolderReader:
-    """One folder that is being read. ``files``: each array's file, by `check_dataset`'s name."""
+    """A folder that is being read. ``files``: by array, as `check_dataset` names it, its file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -208,7 +210,7 @@ class FolderReader:
         return self.path / f"{array}.npy"
 
     def open(self, array: str, stands_for: str | None = None) -> Tensor | None:
-        """Maps an array after comparing it with META.json; None if the folder has no such file."""
+        """Maps an array after comparing it with META.json; None if the file is missing."""
         file = self.file(array)
         if not file.is_file():
             return None
@@ -222,8 +224,8 @@ class FolderReader:
         return map_tensor(file, array_name(array), self.meta.arrays[array])
 
     def schema(self) -> Schema:
-        """Returns the schema: META.json's, else that of the files, with names in alphabetical
-        order. A folder without edges of named relations holds a homogeneous graph."""
+        """Returns META.json's schema, else the files', with names in alphabetical order. Without
+        edges of named relations the graph is homogeneous."""
         if self.meta.schema is not None:
             return self.meta.schema
         lists = sorted((self.path / "edge_index").glob("*"))
@@ -408,8 +410,8 @@ class FolderReader:
     def num_nodes(
         self, group: Group, ids: Sequence[Tensor], tables: dict[str, Tensor], lengths: Collection[int]
     ) -> int:
-        """Returns the number of nodes of a type: of META.json, else of edges by destination
-        (``lengths``), of its Parquet files, an attribute or a mask, else the largest id + 1."""
+        """Returns the number of nodes of a type: from META.json, else from edges by destination
+        (``lengths``), Parquet files, an attribute or a mask, else the largest id + 1."""
         if group.name in self.meta.num_nodes:
             return self.meta.num_nodes[str(group.name)]
         if lengths:
@@ -424,7 +426,7 @@ class FolderReader:
         return max((int(ends.max()) + 1 for ends in ids if ends.numel()), default=0)
 
     def warn_of_unread(self) -> None:
-        """Warns of files of data that nothing has read, by name."""
+        """Warns of data files that were not read."""
         folders = [path for name in _FOLDERS for path in (self.path / name).rglob("*")]
         for path in sorted([*self.path.glob("*"), *folders]):
             if path.suffix.lower() not in _DATA or path in self._read or not path.is_file():

@@ -33,8 +33,8 @@ _ROWS = 1 << 18
 
 @dataclass(frozen=True)
 class ConvertedFolder:
-    """The outcome of a conversion: what was sorted, by relation; the bytes of the other files that
-    are hard links, and that were copied; and seconds by phase, of this call."""
+    """The result of `convert_folder`: the edges sorted, by relation; the bytes of other files that
+    were hard-linked, and copied; and the seconds of this call by phase."""
 
     folder: Path
     edges: Mapping[str, SortedEdges]
@@ -52,25 +52,28 @@ def convert_folder(
     links: bool = True,
     progress: Progress | None = None,
 ) -> ConvertedFolder:
-    """Writes a new folder whose edges lie by destination.
+    """Writes a new data folder with its edges by destination, sorted on disk.
 
-    Edges are those of `edge_index.npy`, `src.npy` and `dst.npy`, or Parquet files, as `read_folder`
-    reads them, and are sorted on disk, which takes 8 bytes per edge on the way (12 with ids of
-    edges), or twice that where ids take 8 bytes. Everything else is as it was. A call that was
-    killed, or met a full disk, is gone on with by the next one.
+    >>> convert_folder(write_folder(dataset, folder / "lists"), folder / "sorted").folder.name
+    'sorted'
+
+    Edges in `edge_index.npy`, `src.npy` and `dst.npy`, or Parquet files, as in `read_folder`, are
+    sorted; everything else stays. It takes 8 bytes of disk per edge on the way (12 with edge ids),
+    or twice that if ids take 8 bytes. After a call that was killed, or met a full disk, the same
+    call continues.
 
     Args:
         path: the new folder; it must not exist, and appears only when it is complete.
-        memory_budget: bytes of memory, or a text such as "4GiB", beside the 400 MB of the program
-            itself; a quarter of what is free by default. The result does not depend on it.
-        edge_ids: keeps the ids of edges also where edges have no attributes. Positions become ids
-            there otherwise, which saves 4 bytes per edge.
-        links: makes hard links to files that stay as they are, or copies where there can be none.
-        progress: told what is done.
+        memory_budget: bytes of memory, or a text such as "4GiB", beside the program's own 400 MB;
+            None: a quarter of the free memory. The result does not depend on it.
+        edge_ids: keeps edge ids also if edges have no attributes. Else positions become ids, which
+            saves 4 bytes per edge.
+        links: makes hard links to unchanged files, or copies if there can be none.
+        progress: called with the work that is done.
 
     Raises:
-        DatasetError: there is no such folder, or no edges in it; ``path`` exists, a file is
-            damaged, an id is no node, the budget is too small, or the disk is full.
+        DatasetError: the folder or its edges are missing; ``path`` exists, a file is damaged, an id
+            is no node, the budget is too small, or the disk is full.
     """
     source, path = Path(source).expanduser(), Path(path).expanduser()
     if not source.is_dir():
@@ -186,13 +189,12 @@ class _Conversion:
         self._tell(phase, done, total)
 
     def _lap(self, phase: str) -> None:
-        """Counts the time since the last call for a phase."""
         now = time.perf_counter()
         self._seconds[phase] = self._seconds.get(phase, 0.0) + now - self._last
         self._last = now
 
     def _has_ids(self, group: Group) -> bool:
-        """Returns whether the ids of edges are kept: edges with attributes need them."""
+        """Returns whether edge ids are kept, as edge attributes need them."""
         folder, reader = self._folder, self._readers[group]
         tables = folder.path / attribute_array(group, "x")
         has_tables = any(tables.parent.glob("*.npy")) or (
@@ -270,9 +272,9 @@ def place_others(
     links: bool,
     report: Callable[[int, int], None],
 ) -> tuple[dict[str, ArrayPromise], dict[str, int]]:
-    """Links or copies all files of a folder but META.json and those that are ``gone``. ``known``:
-    what META.json promises. ``report``: told the bytes that are done, and all. Returns what to
-    promise of the arrays, and the bytes "linked" and "copied"."""
+    """Links or copies all files of a folder but META.json and those in ``gone``. ``known``:
+    META.json's promises. ``report``: called with the bytes done, and all bytes. Returns the
+    promises of the placed arrays, and the bytes "linked" and "copied"."""
     promises, sizes = dict[str, ArrayPromise](), {"linked": 0, "copied": 0}
     files = [file for file in sorted(source.rglob("*")) if file.is_file() and file not in gone]
     files = [file for file in files if file != source / META_FILE]
@@ -319,8 +321,8 @@ def _length(file: Path) -> int:
 
 
 def link_or_copy(file: Path, target: Path, links: bool, report: Callable[[int], Any]) -> bool:
-    """Makes a hard link to a file where that is wanted and possible, else a copy. ``report``: told
-    the bytes that are copied. Returns whether it is a link."""
+    """Makes a hard link to a file if ``links`` and possible, else a copy. ``report``: called with
+    the bytes copied. Returns whether it is a link."""
     with writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         target.unlink(missing_ok=True)

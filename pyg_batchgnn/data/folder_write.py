@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 
 def write_folder(dataset: Dataset | Data | HeteroData, path: str | Path) -> Path:
-    """Writes a data set, or a PyG `Data` or `HeteroData`, to a new folder that `read_folder` reads;
-    returns the folder. Raises DatasetError if it exists, or there are too many nodes for memory."""
+    """Writes a data set, or a PyG `Data` or `HeteroData`, to a new folder, and returns it.
+    `read_folder` reads it. Raises DatasetError if it exists, or there are too many nodes."""
     dataset = as_dataset(dataset)
     check_node_counts(dataset)
     with new_folder(path) as folder:
@@ -94,7 +94,7 @@ def new_folder(path: str | Path) -> Iterator[Path]:
 
 @contextmanager
 def temporary_folder(path: str | Path) -> Iterator[Path]:
-    """Yields a folder beside `path`, renamed to it when all is on disk and removed on any error."""
+    """Yields a folder beside `path`, renamed to it when all is on disk, and removed on errors."""
     path = Path(path).expanduser()
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     begin_folder(path, temporary)

@@ -32,14 +32,14 @@ _UNITS = ("s", "ms", "us", "ns", "D")
 
 @dataclass(frozen=True)
 class Clock:
-    """The meaning of the times of a folder, int64 numbers: ``unit`` is "s", "ms", "us", "ns" or "D"
-    since 1970-01-01, None for plain integers; ``timezone`` is the zone that they are shown in."""
+    """What the times (int64) of a folder mean. ``unit``: "s", "ms", "us", "ns" or "D" since
+    1970-01-01, None for plain integers. ``timezone``: the zone in which they are shown."""
 
     unit: str | None = None
     timezone: str | None = None
 
     def column(self, times: np.ndarray) -> Any:
-        """Returns times [n] int64 as an Arrow array of timestamps, dates or integers."""
+        """Returns times [n] int64 as Arrow timestamps, dates or integers."""
         import pyarrow as pa
 
         if self.unit is None:
@@ -49,9 +49,9 @@ class Clock:
         return pa.array(times).cast(pa.timestamp(self.unit, self.timezone))
 
     def moment(self, text: str) -> int:
-        """Returns the time that a text stands for: an integer, or a date as in 2024-03-01 or
-        2024-03-01T12:00:00+01:00, in UTC where no zone is said. Raises DatasetError for a date
-        where times are plain integers."""
+        """Returns the time of a text: an integer, or a date such as 2024-03-01 or
+        2024-03-01T12:00:00+01:00, in UTC without a zone. Raises DatasetError for dates if times are
+        integers."""
         try:
             return int(text)
         except ValueError:
@@ -72,20 +72,20 @@ class Clock:
 
 
 def whole_below(kind: Any) -> int:
-    """Returns the number up to which floats of an Arrow type are one whole number each."""
+    """Returns the number up to which an Arrow float type represents all integers exactly."""
     return {16: 1 << 11, 32: 1 << 24}.get(kind.bit_width, 1 << 53)
 
 
 @dataclass(frozen=True)
 class FolderKeys:
-    """The keys of a data set's nodes, in a folder."""
+    """The keys of the nodes of a data set that was made of tables."""
 
     folder: Path
 
     @classmethod
     def of(cls, name: str | None) -> FolderKeys | None:
-        """Returns the keys of a data set, by its name or path as `load_dataset` takes it, or None
-        if it has none. Raises DatasetError if it has keys, but pyarrow is not installed."""
+        """Returns the keys of a data set, given as in `load_dataset`, or None if it has none.
+        Raises DatasetError if it has keys, but pyarrow is not installed."""
         if name is None:
             return None
         path = Path(name).expanduser()
@@ -106,7 +106,7 @@ class FolderKeys:
         return KeyTable(node_type, num_nodes, path if path.is_file() else None)
 
     def classes(self, group: Group) -> list[Any] | None:
-        """Returns the values of the classes of a group, or None: class numbers are the values."""
+        """Returns the values of a group's classes in order; None for class numbers."""
         path = self.folder / f"{group_folder(group)}.classes.json"
         if not path.is_file():
             return None
@@ -128,7 +128,7 @@ class FolderKeys:
 
 
 class KeyTable:
-    """The keys of the nodes of one type. ``path``: their file; None: the keys are positions, named
+    """The keys of the nodes of one type. ``path``: their file; None: positions are keys, named
     "id". ``names``: of the key columns. ``types``: by name, their Arrow types."""
 
     def __init__(self, node_type: str, num_nodes: int, path: Path | None) -> None:
@@ -159,7 +159,7 @@ class KeyTable:
         self._bounds = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
 
     def take(self, ids: np.ndarray) -> Any:
-        """Returns the keys of some nodes, [n] int64 ids, as an Arrow table in their order."""
+        """Returns the keys of nodes, [n] int64 ids, as an Arrow table in this order."""
         import pyarrow as pa
 
         if self._path is None:
@@ -178,8 +178,9 @@ class KeyTable:
         return pa.concat_tables(pieces).take(pa.array(place))
 
     def find(self, keys: Any, file: Path) -> np.ndarray:
-        """Returns [n] int64, the ids of nodes with some keys, an Arrow table of the key columns.
-        Raises DatasetError naming the row if no node has a key. ``file``: where they are from."""
+        """Returns [n] int64, the ids of the nodes with these keys, an Arrow table. Raises
+        DatasetError, with the row, for an unknown key. ``file``: the source of the keys, for
+        errors."""
         import pyarrow as pa
 
         ids = np.full(keys.num_rows, -1, np.int64)
@@ -221,8 +222,8 @@ class KeyTable:
 
 
 def named_apart(tables: Sequence[KeyTable], prefixes: Sequence[str]) -> list[dict[str, str]]:
-    """Returns the names of the key columns of several tables side by side. Names that several have
-    get the prefix of their table, as in "source_id" and "target_id"."""
+    """Returns for each table the name of each of its key columns in a file that has the columns of
+    all. A name that occurs twice gets its table's prefix, as in "source_id" and "target_id"."""
     every = [name for table in tables for name in table.names]
     return [
         {name: f"{prefix}{name}" if every.count(name) > 1 else name for name in table.names}
@@ -231,8 +232,8 @@ def named_apart(tables: Sequence[KeyTable], prefixes: Sequence[str]) -> list[dic
 
 
 def read_ids(file: Path, tables: Sequence[KeyTable], prefixes: Sequence[str]) -> list[np.ndarray]:
-    """Returns the ids of the nodes that a Parquet or CSV file names by their keys, [n] int64 for
-    each table. Its key columns are named as `named_apart` says."""
+    """Returns the ids of the nodes that a Parquet or CSV file gives by key, [n] int64 for each
+    table. Its columns are named as in `named_apart`."""
     names = named_apart(tables, prefixes)
     types = {
         named[name]: kind
@@ -279,7 +280,7 @@ def _read_columns(file: Path, types: Mapping[str, Any]) -> Any:
 
 
 def _check_floats(file: Path, name: str, column: Any, kind: Any) -> None:
-    """Refuses floats that stand for several of the keys of a type."""
+    """Raises DatasetError for floats that stand for several keys."""
     values, most = column.to_numpy(), whole_below(column.type)
     rows = np.flatnonzero(np.abs(values) >= most)
     if len(rows):

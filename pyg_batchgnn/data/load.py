@@ -41,6 +41,9 @@ _GENERATORS: dict[str, type[AnySpec]] = {
 def load_dataset(name_or_path: str | Path, root: str | Path | None = None, **options: Any) -> Dataset:
     """Loads a data set by name or path.
 
+    >>> load_dataset("generated:nodes=500,seed=0").num_nodes
+    500
+
     Args:
         name_or_path: one of
             - "cora", "amazon_photo", ...: a bundled real graph; options `feature_dim`,
@@ -52,12 +55,11 @@ def load_dataset(name_or_path: str | Path, root: str | Path | None = None, **opt
               `root` it is written to a folder there and mapped, and found again the next time;
             - a folder of arrays (see `read_folder`).
             Options may follow a name after a colon, as in "generated:nodes=100000,seed=1".
-        root: folder in which to look for, or put, what has a name.
-        options: as above, and for all of them `undirected`: a `ParallelEdges` (or "keep", "merge")
-            stores every edge in both directions; `hold_out`: a share of the edges becomes links for
-            validation, and as many for test (see `hold_out_links`), those of the relation `links`
-            and its `reverse`, named as in "user__buys__item" (default: the relation of the same
-            name with "rev_" in front, or without it).
+        root: the folder in which named data sets are looked for and written.
+        options: as above, and for all data sets `undirected`: a `ParallelEdges` (or "keep",
+            "merge") stores every edge in both directions; `hold_out`: the share of edges that
+            become links for validation, and for test (see `hold_out_links`), with the relations
+            `links` and `reverse`, named as in "user__buys__item".
 
     Raises:
         TypeError: `name_or_path` is neither a text nor a path.
@@ -80,14 +82,14 @@ def load_dataset(name_or_path: str | Path, root: str | Path | None = None, **opt
 
 
 def available_datasets(root: str | Path | None = None) -> list[str]:
-    """Returns the names that `load_dataset` can load without a download."""
+    """Returns the names that `load_dataset` can load here without a download."""
     ogb = [name for name in OGB_TABLES if find_ogb(name, root) is not None]
     return [*bundled_names(root), *ogb, *_GENERATORS]
 
 
 def default_dataset(root: str | Path | None = None, **options: Any) -> Dataset:
-    """Returns a real graph where one is found (amazon_photo first), a generated one otherwise;
-    `Dataset.source` says which. `options` go to the real graph."""
+    """Returns a real graph if there is one (amazon_photo first), else a generated one; see
+    `Dataset.source`. `options` are for the real graph."""
     for name in ("amazon_photo", "coauthor_cs", "facebook_pages", "cora"):
         if find_bundle(name, root) is not None:
             return load_dataset(name, root, **options)
@@ -168,7 +170,7 @@ def take_hold_out(options: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def split_name(name_or_path: str | Path, options: Options) -> tuple[str, dict[str, Any]]:
-    """Splits "name:key=value,key=value" and adds the options; an existing path is never split."""
+    """Splits "name:key=value,key=value" and adds the options. An existing path is never split."""
     remedy = "give a name such as 'cora', or the path of a folder"
     ops.check_type("name_or_path", name_or_path, (str, os.PathLike), remedy)
     text = os.fspath(name_or_path)

@@ -31,7 +31,7 @@ _NODE = HOMOGENEOUS.node_types[0]
 
 @dataclass(frozen=True)
 class Meta:
-    """The contents of META.json. A folder made by hand may leave out any of it."""
+    """The contents of a data folder's META.json. In a folder made by hand any may be missing."""
 
     name: str | None = None  # the name of the data set
     source: str | None = None  # where it came from
@@ -80,8 +80,7 @@ def read_meta(folder: Path) -> Meta:
 
 
 def fitted_encoders(name: str | Path) -> str | None:
-    """Returns a digest of the encoders that made the features of a folder of tables. None: `name`
-    is no folder, or was not made of tables."""
+    """Returns a digest of the encoders of a folder's features; None if it has none."""
     path = Path(name).expanduser()
     return read_meta(path).origin.get("fitted") if path.is_dir() else None
 
@@ -160,23 +159,23 @@ _UNSAFE = re.compile(r"_(?=_|$)|(?<=_)_|^_|^\.")
 
 
 def attribute_array(group: Group, name: str) -> str:
-    """Returns the array of an attribute, such as `nodes/x` or `nodes/paper/x`."""
+    """Returns an attribute's array name, such as `nodes/x` or `nodes/paper/x`."""
     return _within(FOLDERS[group.kind], group, _quoted(name))
 
 
 def decoding_array(group: Group, name: str) -> str:
-    """Returns the array of an attribute's scales and offsets, such as `decoding/nodes/x`."""
+    """Returns the array name of an attribute's scales and offsets, such as `decoding/nodes/x`."""
     return f"{DECODING_FOLDER}/{attribute_array(group, name)}"
 
 
 def split_array(group: Group, name: str) -> str:
-    """Returns the array of a split, such as `splits/train` or `splits/paper/train`."""
+    """Returns a split's array name, such as `splits/train` or `splits/paper/train`."""
     return _within(SPLITS_FOLDER, group, _quoted(name))
 
 
 @dataclass(frozen=True)
 class LinkArray:
-    """The place of an array of links."""
+    """The parts of the name of an array of links."""
 
     group: Group
     split: str  # the name of the split
@@ -187,35 +186,35 @@ class LinkArray:
 
 
 def csc_array(group: Group, name: str) -> str:
-    """Returns an array of edges: `csc/indices` or `csc/author__writes__paper/indices`."""
+    """Returns the array name of edges: `csc/indices` or `csc/author__writes__paper/indices`."""
     return _within(CSC_FOLDER, group, name)
 
 
 def edge_array(array: str, group: Group) -> str:
-    """Returns a relation's own array, like `edge_index` or `edge_index/author__writes__paper`."""
+    """Returns a relation's array name: `edge_index` or `edge_index/author__writes__paper`."""
     return array if group == EDGES else f"{array}/{group_folder(group)}"
 
 
 def attribute_of(array: str) -> tuple[Group, str] | None:
-    """Returns the group and the name of an attribute, or None: the array is not one."""
+    """Returns (group, name) from an attribute's array name; None for other arrays."""
     folder, *rest = array.split("/")
     return _inside(_KINDS[folder], rest) if folder in _KINDS else None
 
 
 def decoded_by(array: str) -> tuple[Group, str] | None:
-    """Returns the group and the attribute that an array has the scales of, or None."""
+    """Returns (group, attribute) from the array name of scales and offsets; None for others."""
     folder, _, attribute = array.partition("/")
     return attribute_of(attribute) if folder == DECODING_FOLDER else None
 
 
 def split_of(array: str) -> tuple[Group, str] | None:
-    """Returns the group of nodes and the name of a split, or None: the array is not one."""
+    """Returns (group, split) from a split's array name; None for other arrays."""
     folder, *rest = array.split("/")
     return _inside(RowKind.NODE, rest) if folder == SPLITS_FOLDER else None
 
 
 def link_of(array: str) -> LinkArray | None:
-    """Returns the place of an array of links, or None: the array is not one."""
+    """Returns the parts of an array name of links; None for other arrays."""
     folder, *rest = array.split("/")
     if folder != LINKS_FOLDER or len(rest) not in (2, 3):
         return None
@@ -224,7 +223,7 @@ def link_of(array: str) -> LinkArray | None:
 
 
 def group_folder(group: Group) -> str:
-    """Returns the folder of a node type or a relation, such as `author__writes__paper`."""
+    """Returns the folder name of a node type or a relation, such as `author__writes__paper`."""
     names = map(_quoted, [group.name] if isinstance(group.name, str) else group.name)
     return _JOIN.join(_UNSAFE.sub(lambda found: f"%{ord(found.group()):02X}", name) for name in names)
 

@@ -21,10 +21,9 @@ ENDS = ("src", "dst")
 
 
 def parquet_files(folder: Path, group: Group) -> list[Path]:
-    """Returns the files of edges or nodes in a folder, in the order in which their rows are
-    numbered; numbers in names are compared as numbers. They are `edges*.parquet` or
-    `nodes*.parquet` in a homogeneous graph, else `edge_index/RELATION.parquet` or
-    `nodes/TYPE.parquet`, and those with a part of a name before the ending."""
+    """Returns the files of edges or nodes in a folder, in the order of their rows; numbers in names
+    are compared as numbers. They are `edges*.parquet` or `nodes*.parquet` in a homogeneous graph,
+    else `edge_index/RELATION.parquet` or `nodes/TYPE.parquet`, or `RELATION.*.parquet`."""
     if group in (NODES, EDGES):
         found = [*folder.glob("nodes*.parquet" if group.is_node else "edges*.parquet")]
     else:
@@ -34,13 +33,13 @@ def parquet_files(folder: Path, group: Group) -> list[Path]:
 
 
 def _numbered(path: Path) -> list[tuple[int, str]]:
-    """Makes file names compare as 2 before 10."""
+    """Returns a sort key by which "2" comes before "10"."""
     stem = path.name.removesuffix(".parquet")
     return [(int(part), part) if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", stem)]
 
 
 def has_edges(path: Path) -> bool:
-    """Returns whether a Parquet file has a column of edges' ids; False without pyarrow."""
+    """Returns whether a Parquet file has the columns of edges; False without pyarrow."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -54,8 +53,8 @@ def has_edges(path: Path) -> bool:
 
 
 def read_parquet_edges(files: Sequence[Path]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Reads the edges of all files, one file after the other: [2, E] int32 where every file stores
-    int32 (or less), int64 otherwise; and the other columns by name, [E, ...]."""
+    """Reads edges, one file after the other: [2, E] int32 if every file stores int32 or narrower,
+    else int64; and the other columns by name, [E, ...]."""
     _, columns = read_parquet(files, ENDS)
     ends = [columns.pop(name) for name in ENDS]
     narrow = all(one.dtype.itemsize <= 4 and one.dtype != np.uint32 for one in ends)
@@ -63,9 +62,9 @@ def read_parquet_edges(files: Sequence[Path]) -> tuple[np.ndarray, dict[str, np.
 
 
 def read_parquet(files: Sequence[Path], ids: Sequence[str] = ()) -> tuple[int, dict[str, np.ndarray]]:
-    """Reads the columns of all files that a tensor can hold, one file after the other. Missing
-    numbers of floating point are NaN. A UserWarning names other columns. ``ids``: columns that must
-    be there and hold integers."""
+    """Reads all columns that fit a tensor, one file after the other; returns the number of rows and
+    the columns. Missing floats are NaN. A UserWarning names other columns. ``ids``: columns that
+    must be there and hold integers."""
     pq = _pyarrow(files)
     import pyarrow as pa
 
@@ -137,7 +136,7 @@ def count_rows(files: Sequence[Path]) -> int:
 
 
 def columns_of_edges(files: Sequence[Path]) -> list[str]:
-    """Returns the columns of the first file that become attributes of edges."""
+    """Returns the first file's columns that become edge attributes."""
     import pyarrow as pa
 
     pq = _pyarrow(files)

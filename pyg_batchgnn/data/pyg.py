@@ -26,20 +26,23 @@ _CONVENTIONS = {FEATURES: RowKind.NODE, EDGE_FEATURES: RowKind.EDGE}
 def from_pyg(
     data: Data | HeteroData, name: str = "pyg", num_classes: int | Mapping[str, int] | None = None
 ) -> Dataset:
-    """Returns the data set in a PyG `Data` or `HeteroData`, which shares its tensors.
+    """Returns a PyG `Data` or `HeteroData` as a data set with the same tensors.
+
+    >>> from_pyg(data).nodes.num_classes
+    3
 
     Every dense tensor with one row per node or per edge becomes an attribute, with its dtype and
-    shape. Where a `Data` has as many nodes as edges, names with "edge" in them are of edges, as in
+    shape. In a `Data` with as many nodes as edges, names with "edge" in them belong to edges, as in
     PyG. `train_mask` (bool [N]) or `train_idx` (node ids) becomes the split "train", and so for val
     and test; masks of two dimensions are attributes. Node types and relations are in the order of
-    `data.metadata()`. A UserWarning names what cannot be carried: a tensor of another number of
-    rows, a sparse tensor, or what is not a tensor.
+    `data.metadata()`. A UserWarning names entries that are left out: with another number of rows,
+    sparse, or not a tensor.
 
     Args:
         data: needs `edge_index`, of every relation.
         name: the name to give it, used in errors.
-        num_classes: the number of classes, by node type where there are several. Without it the
-            largest class number in `y` + 1, or 0 where `y` is not one integer per node.
+        num_classes: the number of classes, by node type if there are several. None: the largest
+            class number in `y` + 1, or 0 if `y` is not one integer per node.
     """
     from torch_geometric.data import Data, HeteroData
 
@@ -116,7 +119,7 @@ def _from_hetero_data(data: HeteroData, name: str, num_classes: int | Mapping[st
 
 
 def _edges_of(name: str, store: Any, array: str) -> Tensor | InEdges:
-    """Returns the edges of a storage: `edge_index`, or the `adj_t` that `Dataset.to_pyg` made."""
+    """Returns the edges of a storage: `edge_index`, or the `adj_t` that `Dataset.to_pyg` makes."""
     if isinstance(by_target := store.get("adj_t"), InEdges):
         return by_target
     edge_index = store.get("edge_index")
@@ -129,8 +132,8 @@ def _edges_of(name: str, store: Any, array: str) -> Tensor | InEdges:
 
 
 class _Reader:
-    """Sorts the entries of one store into attributes and splits. ``counts``: the number of rows of
-    each group that the store is about, best first."""
+    """Sorts the entries of one storage into attributes and splits. ``counts``: the number of rows
+    of each group that they may belong to, the best first."""
 
     def __init__(self, name: str, where: str, data: Any, store: Any, counts: dict[Group, int]) -> None:
         self._name, self._where, self._data, self._store = name, where, data, store

@@ -20,7 +20,7 @@ _FACTORS = (-0x40A7B892E31B1A47, -0x6B2FB644ECCEEE15)
 
 
 class ParallelEdges(enum.Enum):
-    """The ways to treat several edges between the same two nodes."""
+    """What to do with several edges between the same two nodes."""
 
     KEEP = "keep"
     MERGE = "merge"
@@ -29,10 +29,13 @@ class ParallelEdges(enum.Enum):
 def make_undirected(
     edge_index: Tensor, num_nodes: int, parallel: ParallelEdges = ParallelEdges.KEEP
 ) -> Tensor:
-    """Stores every edge of [2, E] int32 or int64, of ids below ``num_nodes``, in both directions.
-    KEEP appends the reverse of every edge, as BatchGNN does: edge e of E gets its reverse at E + e.
-    MERGE leaves one edge per ordered pair, sorted by source and then destination; a self loop is
-    there once. Returns [2, 2E] (KEEP) or [2, at most 2E] (MERGE), of the input's type."""
+    """Returns the edges [2, E] int32 or int64, of ids below ``num_nodes``, in both directions. KEEP
+    appends the reverse of every edge, as BatchGNN does: the reverse of edge e is E + e. MERGE
+    leaves one edge per ordered pair, sorted by source, then destination; self loops once.
+
+    >>> make_undirected(torch.tensor([[0, 1], [1, 2]]), 3).tolist()
+    [[0, 1, 1, 2], [1, 2, 0, 1]]
+    """
     _check(edge_index, num_nodes)
     both = torch.cat([edge_index, edge_index.flip(0)], dim=1)
     if parallel is ParallelEdges.KEEP:
@@ -41,8 +44,8 @@ def make_undirected(
 
 
 def is_symmetric(edge_index: Tensor) -> bool:
-    """Returns whether each edge of [2, E] is there as often as its reverse. Digests of the edges
-    are summed; others have the same sum with a probability of 2^-64."""
+    """Returns whether each edge of [2, E] occurs as often as its reverse. Sums of digests are
+    compared, which are equal by chance with probability 2^-64."""
     total = torch.zeros((), dtype=torch.int64)
     for source, target in zip(*(row.split(_PIECE) for row in edge_index), strict=True):
         total += (_digest(source.long(), target.long()) - _digest(target.long(), source.long())).sum()
@@ -50,7 +53,7 @@ def is_symmetric(edge_index: Tensor) -> bool:
 
 
 def _digest(source: Tensor, target: Tensor) -> Tensor:
-    """Returns [E] int64, a number for each edge that depends on all bits and on the direction."""
+    """Returns [E] int64, a hash of each edge with its direction."""
     mixed = source
     for more, factor in ((0, _FACTORS[0]), (target, _FACTORS[1]), (0, _FACTORS[0])):
         mixed = (mixed ^ (mixed >> 29)) * factor + more
@@ -59,8 +62,8 @@ def _digest(source: Tensor, target: Tensor) -> Tensor:
 
 
 def undirected_dataset(dataset: Dataset, parallel: ParallelEdges) -> Dataset:
-    """Returns the same data set with every edge in both directions. KEEP repeats the attributes of
-    edges; MERGE refuses them. Several node types or relations are refused."""
+    """Returns the data set with every edge in both directions. KEEP repeats edge attributes; MERGE
+    refuses them. Raises DatasetError for several node types or relations."""
     if not dataset.schema.is_plain:
         fact = f"the reverses of {len(dataset.edge_sets)} relations are relations of their own"
         raise broken(

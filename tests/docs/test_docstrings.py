@@ -15,8 +15,7 @@ from torch_geometric.data import Data, HeteroData
 import pyg_batchgnn
 
 ROOMS = ("cache", "comm", "data", "embed", "loader", "nn", "partition", "port", "sample", "store", "planner")
-#: Names of the package that are no calls of a script in one process, or values of options.
-WITHOUT = {"DistFeatureStore", "Replacement", "__version__"}
+WITHOUT = {"DistFeatureStore", "Replacement", "__version__"}  # shown elsewhere, or not to be called
 
 
 def names(folder: Path) -> dict[str, Any]:
@@ -39,12 +38,14 @@ def names(folder: Path) -> dict[str, Any]:
 
 @pytest.mark.filterwarnings("ignore")
 def test_examples_in_docstrings_run(tmp_path: Path) -> None:
-    runner, seen = doctest.DocTestRunner(), set()
+    runner, seen, shown = doctest.DocTestRunner(), set(), {}
     for name, one in names(tmp_path).items():
-        own = getattr(one, "__module__", None) or ""
-        if own.startswith("pyg_batchgnn") and ">>>" in (one.__doc__ or ""):
+        own, text = getattr(one, "__module__", None) or "", one.__doc__ or ""
+        if own.startswith("pyg_batchgnn") and ">>>" in text:
             seen.add(name)
-            for example in doctest.DocTestFinder(recurse=False).find(one, name, globs=names(tmp_path)):
-                runner.run(example)
+            shown[text] = name, one
+    for name, one in shown.values():
+        for example in doctest.DocTestFinder(recurse=False).find(one, name, globs=names(tmp_path)):
+            runner.run(example)
     assert runner.summarize().failed == 0
     assert set(pyg_batchgnn.__all__) - WITHOUT <= seen

@@ -19,7 +19,7 @@ from pyg_batchgnn.data.errors import DatasetError, broken
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turns errors of the system that the block meets into a DatasetError that names the path."""
+    """Turns an OSError inside the block into a DatasetError that names the path."""
     try:
         yield
     except DatasetError:
@@ -41,7 +41,7 @@ _REMEDIES = {
 
 
 def system_message(error: OSError) -> str:
-    """Returns the text of an error of the system: file, cause without number, remedy."""
+    """Returns the text of an OSError: file, cause without number, remedy."""
     if error.filename is None or error.strerror is None:
         return str(error)
     remedy = _REMEDIES.get(error.errno or 0, "give another path")
@@ -49,14 +49,14 @@ def system_message(error: OSError) -> str:
 
 
 def write_bytes(stream: IO[bytes], path: Path, values: np.ndarray) -> None:
-    """Writes the elements of an array in C order. `tofile` would not tell why it failed."""
+    """Writes an array's elements in C order; `tofile` would not tell why it failed."""
     flat = np.ascontiguousarray(values).reshape(-1)
     with writing(path):
         stream.write(flat.view(np.uint8).data if flat.size else b"")
 
 
 def new_file(folder: Path, array: str) -> Path:
-    """Returns the file of an array, whose folder is there then."""
+    """Returns the path of an array's file, and makes its folder."""
     file = folder / f"{array}.npy"
     file.parent.mkdir(parents=True, exist_ok=True)
     return file
@@ -68,7 +68,7 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def begin_folder(path: Path, temporary: Path) -> None:
-    """Makes the temporary folder of a folder to be saved, without what a killed save left there."""
+    """Makes the temporary folder of a folder to be saved; removes one that a killed save left."""
     refuse_existing_path(path)
     shutil.rmtree(temporary, ignore_errors=True)
     with writing(path):
@@ -86,7 +86,7 @@ def sync_file(path: Path) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Waits until the names in a folder are on disk, where folders can be opened."""
+    """Waits until the names in a folder are on disk, if the system lets folders be opened."""
     with contextlib.suppress(OSError):
         handle = os.open(path, os.O_RDONLY)
         try:
@@ -106,13 +106,12 @@ def sync_tree(folder: Path) -> None:
 
 
 def rename_whole(temporary: Path, path: Path) -> None:
-    """Gives a folder that is on disk its name for good."""
     temporary.rename(path)
     sync_folder(path.parent)
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Reads a JSON object. NaN and infinity are not JSON."""
+    """Reads a JSON object. Raises DatasetError if it is damaged; NaN and infinity are not JSON."""
 
     def refuse(constant: str) -> None:
         raise ValueError(f"it holds {constant}")
@@ -133,8 +132,8 @@ _verified: set[tuple[str, int, int, str]] = set()
 
 
 def check_sha256(path: Path, array: str, expected: str, says: str, remedy: str) -> None:
-    """Raises DatasetError unless a file's sha256 is `expected`. A file that was found right is not
-    hashed again by this process. ``says``: what promises the checksum."""
+    """Raises DatasetError unless a file's sha256 is `expected`. A file that was right is not hashed
+    again by this process. ``says``: the source of the checksum, for errors."""
     stat = path.stat()
     key = (str(path.resolve()), stat.st_size, stat.st_mtime_ns, expected)
     if key in _verified:

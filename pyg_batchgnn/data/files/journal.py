@@ -32,12 +32,12 @@ _NAME, _WORK, _LOCK = "journal.json", "work", "lock"
 
 
 class Journal:
-    """A folder that is made step by step under a temporary name, ``folder``. ``work`` is a folder
-    in it for what the result does not hold."""
+    """A folder that is made step by step under a temporary name, ``folder``, so that a call that
+    was killed can be continued. ``work``: a folder in it that the result does not contain."""
 
     def __init__(self, path: Path, made_of: Any) -> None:
-        """Begins a folder, or goes on with one that is made of the same JSON. Raises DatasetError
-        if `path` exists, or another process makes it now."""
+        """Begins a folder, or continues one with the same ``made_of`` (JSON). Raises DatasetError
+        if `path` exists, or another process is making it."""
         refuse_existing_path(path)
         self.path, self.folder = path, path.with_name(f".{path.name}.converting")
         self.work = self.folder / _WORK
@@ -64,7 +64,7 @@ class Journal:
             self.work.mkdir(exist_ok=True)
 
     def step(self, name: str, make: Callable[[], Made]) -> dict[str, Any]:
-        """Makes a step that is not complete yet, and returns its facts."""
+        """Runs a step, unless it is complete, and returns its facts."""
         done: Any = self._steps.get(name)
         whole = done is not None and all(
             (self.folder / file).is_file() and file_sha256(self.folder / file) == said["sha256"]
@@ -94,7 +94,7 @@ class Journal:
         sync_folder(self.folder)
 
     def finish(self) -> None:
-        """Gives the folder its name. Files that no step wrote, but those for META.json, go."""
+        """Renames the folder. Files that no step wrote are removed, except META.json's."""
         shutil.rmtree(self.work)
         for name in (_NAME, f"{_NAME}.partial", _LOCK):
             (self.folder / name).unlink(missing_ok=True)
@@ -105,7 +105,7 @@ class Journal:
         self.close()
 
     def close(self) -> None:
-        """Lets other processes have the folder."""
+        """Unlocks the folder for other processes."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
@@ -126,8 +126,9 @@ def _locked(file: Path, path: Path) -> int:
 
 @contextlib.contextmanager
 def making(path: Path, made_of: Any) -> Iterator[Journal]:
-    """Yields the journal of a folder. An error of the user's removes what was made. After any other
-    end, as by a signal or a disk that is full or fails, the next call goes on."""
+    """Makes a folder step by step, by the journal that it yields. A DatasetError removes the
+    unfinished folder. After a signal, or if the disk is full or fails, the folder stays, and the
+    next call with the same ``made_of`` continues."""
     journal = Journal(path, made_of)
     try:
         yield journal

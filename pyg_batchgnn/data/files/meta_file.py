@@ -16,7 +16,7 @@ from pyg_batchgnn.data.files.npy import META_FILE, ArrayPromise
 
 @dataclass(frozen=True)
 class MetaFormat:
-    """One kind of folder that this package writes."""
+    """A kind of folder that this package writes, as its META.json tells."""
 
     name: str  # the ``format`` in META.json
     versions: tuple[int, ...]  # those that can be read
@@ -36,8 +36,8 @@ class MetaFormat:
         )
 
     def read(self, folder: Path) -> tuple[dict[str, Any], str]:
-        """Returns the content of META.json and its SHA-256, by which ranks compare it. Raises
-        DatasetError if it is missing, of another format, or of a version that cannot be read."""
+        """Returns META.json's content and its SHA-256, which ranks compare. Raises DatasetError if
+        it is missing, or of another format or version."""
         path = folder / META_FILE
         if not path.is_file():
             raise missing(path, "META", f"give a folder that {self.writer} wrote")
@@ -58,7 +58,7 @@ class MetaFormat:
 
     @contextlib.contextmanager
     def parsing(self, folder: Path) -> Iterator[None]:
-        """Turns errors of reading entries into a DatasetError that names META.json."""
+        """Turns errors in entries of META.json into a DatasetError that names the file."""
         try:
             yield
         except DatasetError:
@@ -68,8 +68,8 @@ class MetaFormat:
 
 
 def promises(path: Path, said: Any, remedy: str) -> dict[str, ArrayPromise]:
-    """Reads what META.json at `path` promises of arrays. Raises DatasetError, also for an array
-    that would lie outside of the folder."""
+    """Returns META.json's entry for each array. Raises DatasetError, also for an array whose file
+    would be outside of the folder."""
     if not isinstance(said, Mapping):
         raise broken(path, "arrays", "missing or not an object", remedy)
     found = {}

@@ -40,8 +40,8 @@ class NpyHeader:
 
 
 def read_header(stream: IO[bytes], file: str | Path, array: str) -> NpyHeader:
-    """Reads and checks the header at the start of a .npy stream (a file, or a member of a .npz).
-    Elements that could only be unpickled are refused."""
+    """Reads and checks the header of a .npy stream (a file, or a member of a .npz). Raises
+    DatasetError, also for elements that could only be unpickled."""
     reread = "write the file again with numpy.save"
     try:
         version = np.lib.format.read_magic(stream)
@@ -72,8 +72,8 @@ def header_of(path: Path, array: str) -> NpyHeader:
 
 
 def read_elements(path: Path, array: str, header: NpyHeader, first: int, count: int) -> np.ndarray:
-    """Returns some elements of a .npy file as they lie there, flat, which are read and not
-    mapped: a file larger than memory leaves nothing in the process."""
+    """Returns ``count`` elements of a .npy file from ``first`` on, flat in stored order. They are
+    read, not mapped, so that a file larger than memory takes none."""
     try:
         found = np.fromfile(path, header.dtype, count, offset=header.offset + first * header.dtype.itemsize)
     except OSError as error:
@@ -85,7 +85,7 @@ def read_elements(path: Path, array: str, header: NpyHeader, first: int, count: 
 
 
 def check_size(path: Path, array: str, header: NpyHeader) -> None:
-    """Raises DatasetError unless a file has as many bytes as its header promises."""
+    """Raises DatasetError unless a file has the number of bytes that its header says."""
     size, wanted = path.stat().st_size, header.offset + header.nbytes
     if size != wanted:
         state = "truncated" if size < wanted else "too long"
@@ -94,7 +94,7 @@ def check_size(path: Path, array: str, header: NpyHeader) -> None:
 
 
 def open_npy(path: Path, array: str) -> np.ndarray:
-    """Maps a .npy file, copy on write; copies Fortran order or foreign bytes to C order."""
+    """Maps a .npy file, copy on write; Fortran or foreign byte order is copied to C order."""
     if not path.is_file():
         raise missing(path, array, "write it or correct the folder")
     with path.open("rb") as stream:
@@ -114,8 +114,7 @@ def open_npy(path: Path, array: str) -> np.ndarray:
 
 
 def as_tensor(values: np.ndarray, file: str | Path, array: str) -> Tensor:
-    """Returns a tensor that shares an array's memory. Raises `DatasetError` if torch lacks its
-    type."""
+    """Returns a tensor that shares an array's memory. Raises `DatasetError` for other dtypes."""
     try:
         return torch.from_numpy(values)
     except TypeError as error:
@@ -126,16 +125,15 @@ _HEADER_BYTES = 256  # magic, length and text; room for any shape, so that it ca
 
 
 def npy_header(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
-    """Returns a version 1.0 .npy header of a fixed length (numpy.lib.format describes it)."""
+    """Returns a version 1.0 .npy header (see numpy.lib.format), of a fixed length."""
     text = repr({"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape})
     room = _HEADER_BYTES - 10
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", room) + text.encode("latin1").ljust(room - 1) + b"\n"
 
 
 class NpyAppender:
-    """Writes one .npy file by appending rows of the shape ``row``. ``dtype``: NumPy's type, or
-    torch's. ``rows``: their number where it is known; the file is hashed while it is written then.
-    Otherwise the number is filled in when it is closed."""
+    """Writes a .npy file by appending rows of shape ``row``. ``dtype``: NumPy's, or torch's.
+    ``rows``: their number, if it is known, so that the file is hashed while it is written."""
 
     def __init__(
         self,
@@ -169,7 +167,7 @@ class NpyAppender:
             self._digest.update(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data)
 
     def promise(self) -> ArrayPromise:
-        """Returns what to promise of the file, once it is closed."""
+        """Returns the file's entry for META.json, after it was closed."""
         digest = file_sha256(self._path) if self._expected is None else self._digest.hexdigest()
         return ArrayPromise(self._type, (self.rows, *self.row), digest)
 
@@ -189,7 +187,7 @@ class NpyAppender:
 
 class EdgeAppender:
     """Writes edge_index.npy [2, E] by appending edges. Destinations, whose place depends on E, wait
-    in a file beside it until the writer is closed."""
+    in a file beside it until the end."""
 
     def __init__(self, path: Path, dtype: np.dtype | type) -> None:
         self.dtype = np.dtype(dtype)
@@ -208,7 +206,7 @@ class EdgeAppender:
         self.append_destinations(destination)
 
     def append_sources(self, source: np.ndarray) -> None:
-        """Appends sources alone; the matching destinations may come any time before the end."""
+        """Appends sources alone; their destinations may follow at any time before the end."""
         write_bytes(self._sources, self._path, np.asarray(source, self.dtype))
         self.edges += len(source)
 
@@ -244,7 +242,7 @@ _STORED_AS = {torch.bfloat16: torch.int16, **dict.fromkeys(_FLOAT8, torch.int8)}
 
 @dataclass(frozen=True)
 class ArrayPromise:
-    """The promise of META.json about one file."""
+    """META.json's entry for one array, with which its file is compared."""
 
     #: the name of torch's type; those that NumPy lacks (bfloat16) are stored as integers as wide
     dtype: str
@@ -263,12 +261,12 @@ class ArrayPromise:
 
 
 def stored_dtype(dtype: torch.dtype) -> torch.dtype:
-    """Returns the type of the elements in a file, which is another one where NumPy lacks it."""
+    """Returns the dtype of the elements in a file: integers of the same width if NumPy lacks it."""
     return _STORED_AS.get(dtype, dtype)
 
 
 def write_tensor(path: Path, tensor: Tensor) -> ArrayPromise:
-    """Writes a tensor and returns what to promise of the file."""
+    """Writes a tensor, and returns the file's entry for META.json."""
     stored = tensor.detach().contiguous().view(stored_dtype(tensor.dtype))
     values = stored.numpy()
     with writing(path), path.open("wb") as stream:
@@ -278,14 +276,14 @@ def write_tensor(path: Path, tensor: Tensor) -> ArrayPromise:
 
 
 def promise_of(path: Path) -> ArrayPromise:
-    """Returns what to promise of a file. Raises `DatasetError` if it is not a .npy file."""
+    """Returns a file's entry for META.json. Raises `DatasetError` if it is not a .npy file."""
     header = header_of(path, path.stem)
     return ArrayPromise(header.dtype.name, header.shape, file_sha256(path))
 
 
 def map_tensor(path: Path, array: str, promise: ArrayPromise) -> Tensor:
-    """Maps a file; writing to the tensor changes this process's copy. Raises DatasetError if the
-    file is damaged, or is not what was promised."""
+    """Maps a file; writes to the tensor change this process's copy. Raises DatasetError if the file
+    is damaged, or differs from ``promise``."""
     values = open_npy(path, array)
     dtype = getattr(torch, promise.dtype, None)
     if not isinstance(dtype, torch.dtype):

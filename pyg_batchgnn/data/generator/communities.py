@@ -28,7 +28,7 @@ from pyg_batchgnn.types import EDGES, FEATURES, LABELS, NODES
 
 @dataclass(frozen=True)
 class Communities:
-    """The communities as ranges of places: numbers of nodes before ids are scattered."""
+    """Communities as ranges of places, which are numbers of nodes before ids are permuted."""
 
     leaf_start: np.ndarray  # [leaves + 1] int64, first place of each leaf, ending with N
     group_start: np.ndarray  # [groups + 1] int64, first place of each group; a subset of `leaf_start`
@@ -43,8 +43,7 @@ class Communities:
 
 
 def make_communities(spec: GeneratorSpec) -> Communities:
-    """Draws communities of about 2,048 nodes per group and 96 per leaf, with lognormal sizes. They
-    take N / 10 bytes of memory."""
+    """Draws communities of lognormal size, about 2,048 nodes per group and 96 per leaf."""
     random = spec.random(RandomStream.COMMUNITIES)
     groups = max(spec.classes, spec.nodes // 2048)
     leaves = max(groups, spec.nodes // 96)
@@ -63,7 +62,7 @@ def make_communities(spec: GeneratorSpec) -> Communities:
 
 
 def coprime_strides(sizes: np.ndarray) -> np.ndarray:
-    """Returns a number coprime to each size, near 0.618 times it, which scatters ranks widely."""
+    """Returns for each size a number coprime to it, near 0.618 times it, to spread ranks."""
     strides = np.maximum((sizes * 0.6180339887498949).astype(np.int64), 1)
     shared = np.gcd(strides, sizes) > 1
     while shared.any():
@@ -83,9 +82,9 @@ _ROUNDS = 4  # enough for a random-looking permutation when the round functions 
 
 
 class IdPermutation:
-    """A permutation of range(n), place -> id and back: an unbalanced Feistel network on pairs
-    (left, right) in Z_a x Z_b with a * b >= n, whose round functions are tables of random numbers.
-    A result outside range(n) goes through again; since a * b - n < a, that is rare."""
+    """A permutation of range(n) from places to ids, and its inverse: an unbalanced Feistel network
+    on pairs (left, right) in Z_a x Z_b with a * b >= n, with tables of random numbers as round
+    functions. A result outside range(n) goes through again; since a * b - n < a, that is rare."""
 
     def __init__(self, spec: GeneratorSpec) -> None:
         self._size = spec.nodes
@@ -143,9 +142,8 @@ ID_BITS = 32  # an edge is a key (source << 32) | destination
 def _edge_keys(
     spec: GeneratorSpec, communities: Communities, permutation: IdPermutation, block: int
 ) -> Iterator[np.ndarray]:
-    """Draws the edges that one block's nodes ask for. Yields two arrays of sorted uint64 keys
-    (source << 32) | destination, first the edges drawn, then their reverses. No self loops. Repeats
-    occur, inside a block and between blocks."""
+    """Draws the edges of one block's nodes. Yields two arrays of sorted uint64 keys (source << 32)
+    | destination: the edges, then their reverses, without self loops, with repeats."""
     random = spec.random(RandomStream.EDGES, block)
     place = np.arange(block * BLOCK_NODES, min((block + 1) * BLOCK_NODES, spec.nodes))
     draws = _draws(spec, random, len(place))
@@ -168,8 +166,8 @@ def _edges_of(keys: np.ndarray) -> np.ndarray:
 
 
 def _draws(spec: GeneratorSpec, random: np.random.Generator, count: int) -> np.ndarray:
-    """Returns how many neighbours each node draws. The numbers follow a power law with mean degree
-    / 2, and are rounded at random to keep the mean."""
+    """Returns how many neighbours each node draws: a power law with mean degree / 2, rounded at
+    random."""
     alpha = 1.0 / (spec.exponent - 1.0)
     mean = spec.degree / 2.0
     wanted = mean * (1.0 - alpha) * (1.0 - random.random(count)) ** -alpha
@@ -225,8 +223,8 @@ _MOST_FILES = 256  # all are open at once, and a process may often open only 1,0
 def _sorted_in_folder(
     pieces: Iterable[np.ndarray], folder: Path, num_nodes: int, piece_nodes: int, start_phase: StartPhase
 ) -> Iterator[np.ndarray]:
-    """Yields the keys of all pieces, sorted, in arrays for ``piece_nodes`` sources each, or more
-    if those were too many. Keys go to a file per range of sources, which is sorted alone."""
+    """Yields all keys sorted, in arrays for ``piece_nodes`` sources, or more if those were too
+    many. Keys go to a file per range of sources, which is sorted by itself."""
     piece_nodes = max(piece_nodes, -(-num_nodes // _MOST_FILES))
     first_keys = np.arange(0, num_nodes, piece_nodes, dtype=np.uint64) << np.uint64(ID_BITS)
     paths = [folder / f"edges-{number:04d}.keys" for number in range(len(first_keys))]
@@ -256,7 +254,7 @@ def _sorted_in_folder(
 
 
 def class_means(spec: GeneratorSpec) -> np.ndarray:
-    """Returns [C, F] float32 means of length `signal`, random and orthogonal where C <= F."""
+    """Returns [C, F] float32 random means of length `signal`, orthogonal if C <= F."""
     means = spec.random(RandomStream.CLASS_MEANS).standard_normal((spec.classes, spec.features))
     if spec.classes <= spec.features:
         means = np.linalg.qr(means.T)[0].T

@@ -31,7 +31,7 @@ _Made = TypeVar("_Made")
 
 
 def papers_pieces(spec: PapersSpec, start_phase: StartPhase) -> Iterator[DrawnPiece]:
-    """Yields the pieces of a graph. Two threads make blocks while the caller takes them."""
+    """Yields a graph's arrays in pieces. Two threads make blocks ahead of the caller."""
     drawn = spec.random(RandomStream.SPLITS).choice(spec.nodes, sum(spec.splits.values()), replace=False)
     parts = np.split(drawn, np.cumsum(list(spec.splits.values()))[:-1])
     for name, part in zip(spec.splits, parts, strict=True):
@@ -57,7 +57,7 @@ def papers_pieces(spec: PapersSpec, start_phase: StartPhase) -> Iterator[DrawnPi
 
 
 def _in_order(make: Callable[[int], _Made], spec: PapersSpec, advance: Advance) -> Iterator[_Made]:
-    """Yields what is made of every block, in order, while threads make the next ones."""
+    """Yields the results of ``make`` for all blocks in order; threads make the next ones."""
     with ThreadPoolExecutor(_THREADS) as pool:
         waiting: deque[Future[_Made]] = deque()
         try:
@@ -83,8 +83,8 @@ def _nodes(spec: PapersSpec, block: int) -> slice:
 
 
 class _Ranks:
-    """The nodes by rank. ``node``: [N] int32, the node of each rank. ``labels``: [N], the class of
-    each node."""
+    """Nodes by rank. ``node``: [N] int32, the node of each rank. ``labels``: [N], each node's
+    class."""
 
     def __init__(self, spec: PapersSpec) -> None:
         self.node = np.arange(spec.nodes, dtype=np.int32)
@@ -96,7 +96,7 @@ class _Ranks:
 
 
 def scale_of_degrees(spec: PapersSpec) -> float:
-    """Returns s of the law of in-degrees: their mean, the sum of P(at least k), is `degree`."""
+    """Returns s of `PapersSpec`: the sum of P(at least k) is then the mean `degree`."""
     k = np.arange(1, spec.most_in_edges + 1, dtype=np.float64)
     low, high = 1e-9, 1e9
     for _ in range(_STEPS):
@@ -144,8 +144,8 @@ def class_means(spec: PapersSpec) -> np.ndarray:
 
 
 def _features(spec: PapersSpec, labels: np.ndarray, means: np.ndarray, block: int) -> np.ndarray:
-    """Returns [n, F] int16, the bits of bfloat16 features of a block. The noise takes one of 256
-    values with equal probability: a byte, times a factor that makes the variance 1."""
+    """Returns [n, F] int16, the bits of a block's bfloat16 features. The noise is one of 256
+    equally likely values of variance 1."""
     at = _nodes(spec, block)
     rows = at.stop - at.start
     size = rows * spec.features

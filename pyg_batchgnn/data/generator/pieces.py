@@ -18,7 +18,7 @@ StartPhase = Callable[[str, int], Advance]
 
 
 class DrawnPiece(NamedTuple):
-    """The next rows of an array of a graph, or the next edges of `edge_index`."""
+    """The next rows of a graph's array, or the next edges of `edge_index`."""
 
     array: str
     values: np.ndarray  # [n, ...], or [2, n] edges
@@ -27,7 +27,7 @@ class DrawnPiece(NamedTuple):
 
 
 class ProgressBar(enum.Enum):
-    """The choice to show a progress bar. AUTO: from a million nodes on, on a terminal."""
+    """Whether to show a progress bar. AUTO: from a million nodes on, on a terminal."""
 
     AUTO = "auto"
     SHOW = "show"
@@ -36,7 +36,7 @@ class ProgressBar(enum.Enum):
 
 @contextmanager
 def progress_bar(nodes: int, progress: ProgressBar) -> Iterator[StartPhase]:
-    """Yields what starts a phase."""
+    """Yields a function that starts a phase of the bar."""
     wanted = nodes >= 1_000_000 and sys.stderr.isatty()
     if progress is ProgressBar.HIDE or (progress is ProgressBar.AUTO and not wanted):
         yield lambda _phase, _steps: lambda: None

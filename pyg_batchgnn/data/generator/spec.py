@@ -30,7 +30,7 @@ class RandomStream(enum.IntEnum):
 
 
 class GraphSpec:
-    """What the parameters of all generated graphs have in common."""
+    """The base of the parameters of generated graphs."""
 
     KIND: ClassVar[str]  # the name for `load_dataset`, before the colon
     ABOUT: ClassVar[str]  # what such a graph is, as the subject of a sentence
@@ -53,7 +53,7 @@ class GraphSpec:
 
     @property
     def name(self: Any) -> str:
-        """The name for `load_dataset`: the first two fields, and those that are not defaults."""
+        """The name for `load_dataset`: the first two fields, and others with unusual values."""
         default = type(self)()
         changes = [
             f"{field.name}={getattr(self, field.name)}"
@@ -64,23 +64,21 @@ class GraphSpec:
 
     @property
     def source(self) -> str:
-        """The sentence that says where such a data set comes from."""
+        """A sentence that says how the data set was made."""
         said = self.name.removeprefix(f"{self.KIND}:")
         return f"{self.ABOUT} made by this package's generator ({said}); not real data."
 
     @property
     def origin(self: Any) -> dict[str, Any]:
-        """What META.json says that a folder was made from."""
+        """META.json's entry about how the folder was made."""
         return {self.ORIGIN: asdict(self), "generator_version": self.VERSION}
 
     @property
     def schema(self) -> Schema:
-        """The node types and the relations."""
         return HOMOGENEOUS
 
     @property
     def num_nodes(self: Any) -> dict[str, int]:
-        """The number of nodes of each type."""
         return {"node": self.nodes}
 
     @property
@@ -94,7 +92,7 @@ class GraphSpec:
         raise NotImplementedError
 
     def random(self: Any, stream: RandomStream, block: int = 0) -> np.random.Generator:
-        """Returns random numbers of one stream and block, whatever the order of blocks."""
+        """Returns the random generator of one stream and block; blocks can be made in any order."""
         return np.random.default_rng([self.seed, int(stream), block])
 
 
@@ -105,14 +103,11 @@ class GeneratorSpec(GraphSpec):
     Attributes:
         nodes: number of nodes N, from 4 a class up to 2^31.
         seed: seed of every random choice.
-        degree: mean number of neighbours aimed at; merging parallel edges loses about a tenth of
-            it.
+        degree: intended mean number of neighbours; merging parallel edges loses about a tenth.
         classes, features: number of classes C, and of feature columns F.
         exponent: exponent of the power law of degrees, above 2.
-        signal: distance of a class's mean feature vector from the origin, in standard deviations of
-            the noise.
-        label_noise: share of nodes whose label is replaced by a random class: a ceiling on any
-            accuracy.
+        signal: length of a class's mean feature vector, in standard deviations of the noise.
+        label_noise: share of nodes that get the label of a random class, which bounds any accuracy.
         train, val, test: share of nodes in each split.
         half: 1 stores features as float16, 0 as float32.
     """
@@ -193,8 +188,7 @@ class TypedGeneratorSpec(GraphSpec):
         papers: number of papers; there are as many authors, and fewer fields and institutions.
         seed: seed of every random choice.
         degree: mean number of papers that a paper cites, before repeats.
-        classes: number of classes of papers.
-        features: number of feature columns of papers.
+        classes, features: number of classes, and of feature columns, of papers.
     """
 
     KIND = "generated-typed"
@@ -251,32 +245,30 @@ class PapersSpec(GraphSpec):
     """The parameters of a generated graph in the shape of papers100M. Equal parameters give equal
     bytes.
 
-    Features are bfloat16, labels are narrow integers, and edges lie by destination, without ids
-    and without an order among the in-edges of a node. Self loops and parallel edges occur.
+    Features are bfloat16, labels are narrow integers, and edges lie by destination, without ids and
+    without an order among the in-edges of a node. Self loops and parallel edges occur.
 
-    In-degrees: a node has at least k in-edges with probability (1 + k / s)^-tail, and none has more
-    than 131,072; s gives the mean `degree`. With the defaults s is 7.55: 17 % of the nodes have no
+    In-degrees: a node has at least k in-edges with probability (1 + k / s)^-tail, at most 131,072,
+    where s is such that the mean is `degree`. With the default values 17 % of the nodes have no
     in-edge, 47 % at most three, 0.7 % more than 200.
 
-    Sources: nodes have ranks. A source has a rank below r with probability (r / N)^(1 / skew).
-    With a skew of 2 the first hundredth of the ranks is a tenth of all sources, the first rank of
-    1.6 G edges is 150,000 of them, and out-degrees have a power law of exponent 3. Ranks are
-    scattered over the ids by a random permutation.
+    Sources: nodes have ranks, which a random permutation maps to ids. The source of an edge has a
+    rank below r with probability (r / N)^(1 / skew). With a skew of 2 the first 1 % of the ranks
+    has 10 % of all out-edges, and out-degrees follow a power law of exponent 3.
 
     Classes: the class of rank r is r modulo `classes`. A share `homophily` of the sources is moved
     to the nearest rank of the target's class. Features are the mean of the node's class plus
-    uniform noise of variance 1 a column.
+    uniform noise, with variance 1 in each column.
 
     Attributes:
         nodes: number of nodes N, from 4 a class up to 2^31.
         seed: seed of every random choice.
         degree: mean number of in-edges.
         tail: exponent of the law of in-degrees, above 1.
-        skew: whole exponent of the law of sources; 1 makes all nodes equally likely.
-        classes: number of classes.
-        features: number of feature columns.
+        skew: exponent of the law of sources, an integer; 1 makes all nodes equally likely.
+        classes, features: number of classes, and of feature columns.
         signal: length of a class's mean feature vector, in standard deviations of the noise.
-        homophily: share of the sources that have the class of their target on purpose.
+        homophily: share of the sources that get the class of their target.
     """
 
     KIND = "papers-like"
@@ -314,7 +306,7 @@ class PapersSpec(GraphSpec):
 
     @property
     def most_in_edges(self) -> int:
-        """No node has more in-edges."""
+        """The largest possible in-degree."""
         return min(_MOST_IN_EDGES, self.nodes)
 
     @property

@@ -36,8 +36,13 @@ _ATTRIBUTES = (FEATURES, LABELS, "time")
 
 
 def generate(spec: AnySpec) -> Dataset:
-    """Makes a graph in memory, of the bytes that `generate_folder` writes. `GeneratorSpec` edges go
-    both ways, sorted by source and then destination, without self loops or repeats."""
+    """Makes a graph in memory, with the bytes that `generate_folder` writes. The edges of a
+    `GeneratorSpec` go both ways, sorted by source, then destination, without self loops and
+    repeats.
+
+    >>> generate(GeneratorSpec(nodes=500, features=16)).nodes.tables["x"].shape
+    torch.Size([500, 16])
+    """
     pieces: dict[str, list[np.ndarray]] = {}
     types: dict[str, torch.dtype] = {}
     for piece in _pieces(spec, lambda _phase, _steps: lambda: None):
@@ -87,18 +92,20 @@ def generate_folder(
     piece_nodes: int = PIECE_NODES,
     progress: ProgressBar = ProgressBar.AUTO,
 ) -> Path:
-    """Makes a graph in a new folder that `read_folder` maps, in pieces; returns the folder, which
-    appears only when it is complete.
+    """Makes a graph in a new folder, in pieces, and returns the folder, which appears only when it
+    is complete. `read_folder` maps it.
 
-    Of a `GeneratorSpec` peak memory is about 32 * degree bytes per node of a piece, not of the
-    graph, and on the way the folder takes about twice the disk space of the finished edges. Of a
-    `PapersSpec` memory peaks at 10 bytes per node and about 200 MiB, so at 1.3 GiB for as many
-    nodes as papers100M has.
+    >>> path = generate_folder(GeneratorSpec(nodes=500, features=16), folder / "generated")
+
+    For a `GeneratorSpec` peak memory is about 32 * degree bytes per node of a piece, not of the
+    graph, and on the way the folder takes about twice the disk space of the finished edges. For a
+    `PapersSpec` peak memory is 10 bytes per node and about 200 MiB: 1.3 GiB for the nodes of
+    papers100M.
 
     Args:
-        piece_nodes: sources of a `GeneratorSpec` whose edges are sorted at once. It does not change
-            the result.
-        progress: whether a progress bar is shown.
+        piece_nodes: sources of a `GeneratorSpec` whose edges are sorted at a time. The result does
+            not depend on it.
+        progress: whether to show a progress bar.
     """
     if piece_nodes < 1:
         raise DatasetError(f"generator: piece_nodes is {piece_nodes}; give 1 or more")

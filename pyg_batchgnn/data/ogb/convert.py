@@ -38,7 +38,7 @@ _SPLITS = {"train": "train", "val": "valid", "test": "test"}
 
 
 def raw_files(table: OgbTable, folder: Path) -> list[Path]:
-    """Returns the raw files that are needed."""
+    """Returns the raw files that a conversion needs."""
     if table.layout is RawLayout.BINARY:
         splits = folder / "split" / table.split
         return [
@@ -49,7 +49,7 @@ def raw_files(table: OgbTable, folder: Path) -> list[Path]:
 
 
 def raw_sizes(table: OgbTable, folder: Path) -> dict[str, int]:
-    """Returns the bytes of each raw file, which tell whether a conversion is still current."""
+    """Returns the bytes of each raw file; if they change, a conversion is outdated."""
     if not (folder / "raw").is_dir():
         return {}
     files = raw_files(table, folder)
@@ -57,10 +57,9 @@ def raw_sizes(table: OgbTable, folder: Path) -> dict[str, int]:
 
 
 def convert(table: OgbTable, folder: Path, target: Path) -> None:
-    """Writes `target`, a folder that `read_folder` reads, from the raw files in `folder`. A
-    UserWarning names what is not converted. Arrays go through memory in pieces of about 16 MiB.
-    Node ids become int32 where they fit. An edge list that holds each undirected edge once is
-    followed by the reverse of every edge."""
+    """Writes a folder `target`, which `read_folder` reads, from the raw files in `folder`. A
+    UserWarning names data that are left out. Memory holds pieces of about 16 MiB. Node ids become
+    int32 if they fit. If the list has each undirected edge once, the reverses are appended."""
     _warn_of_unread(table, folder)
     with new_folder(target) as temporary:
         if table.layout is RawLayout.BINARY:
@@ -107,7 +106,7 @@ def _write_splits(folder: Path, target: Path, group: Group) -> None:
 
 @dataclass(frozen=True)
 class RawTables:
-    """Raw files of CSV, of one node type and relation or of several."""
+    """Raw CSV files, of one or several node types and relations."""
 
     table: OgbTable
     folder: Path  # the data set's folder, with raw/ and split/ in it
@@ -149,7 +148,7 @@ class RawTables:
         return self.table.layout is RawLayout.TYPED_CSV
 
     def of_nodes(self, name: str, what: str, folder: str = "") -> Path:
-        """Returns a file of a node type, in a folder of its own if there are several types."""
+        """Returns a node type's file, in the type's own folder if there are several types."""
         raw = self.folder / "raw"
         return (raw / (folder or what) / name if self._is_typed else raw) / f"{what}.csv.gz"
 
@@ -162,7 +161,7 @@ class RawTables:
         return folder / name if self._is_typed else folder
 
     def further_files(self) -> set[Path]:
-        """Returns the files of further attributes. Those of several types need not exist."""
+        """Returns the files of more attributes. With several types they may be missing."""
         more = self.table.of_nodes, self.table.of_edges
         return {
             *(self.of_nodes(name, one, "node-feat") for name in self.num_nodes for one in more[0]),
@@ -186,7 +185,7 @@ class RawTables:
 
 
 def convert_tables(raw: RawTables, target: Path) -> None:
-    """Writes the arrays of raw files of CSV."""
+    """Writes the arrays of raw CSV files."""
     for group, name in zip(raw.schema.node_groups, raw.schema.node_types, strict=True):
         count = raw.num_nodes[name]
         if name in raw.with_x:
@@ -237,8 +236,8 @@ def _write_features(file: Path, target: Path, rows: int) -> None:
 
 
 def _write_more(file: Path, target: Path, group: Group, rows: int, times: int = 1) -> None:
-    """Converts a further attribute of one column, if it is there, to int64 if all numbers are
-    whole; it is repeated for reverse edges."""
+    """Converts an attribute of one column, if its file is there; to int64 if all numbers are
+    integers. ``times``: 2 repeats it for reverse edges."""
     if not file.is_file():
         return
     name = file.name.partition(".")[0]
@@ -251,7 +250,7 @@ def _write_more(file: Path, target: Path, group: Group, rows: int, times: int = 
 
 
 def _one_count(file: Path, count: str, counts: np.ndarray) -> int:
-    """Returns the number of nodes or edges. OGB lists it for each graph; here there is one."""
+    """Returns the number of nodes or edges. OGB lists one per graph; here there is one graph."""
     if counts.size != 1 or counts.dtype.kind not in "iu" or int(counts.flat[0]) < 0:
         raise broken(file, count, f"holds {counts.ravel().tolist()[:5]}, expected one count", _AGAIN)
     return int(counts.flat[0])
@@ -397,7 +396,7 @@ def _unfit(file: Path, name: str, values: np.ndarray, wanted: str) -> Exception:
 
 
 def narrow_ids(file: Path, ids: np.ndarray, num_nodes: int, id_type: type) -> np.ndarray:
-    """Returns node ids in their stored type, checked first: narrowing would hide a bad one."""
+    """Returns checked node ids in their stored dtype; narrowing would hide a wrong one."""
     if ids.size and not 0 <= int(ids.min()) <= int(ids.max()) < num_nodes:
         worst = int(ids.max()) if int(ids.max()) >= num_nodes else int(ids.min())
         raise broken(file, "edge_index", f"node id {worst} is outside [0, {num_nodes})", _AGAIN)

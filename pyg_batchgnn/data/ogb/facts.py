@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 class RawLayout(enum.Enum):
-    """The ways in which OGB ships the raw arrays."""
+    """How OGB stores the raw arrays."""
 
     CSV = "csv"
     BINARY = "binary"
@@ -15,14 +15,14 @@ class RawLayout(enum.Enum):
 
 
 class StoredEdges(enum.Enum):
-    """The directions that the raw edge list holds."""
+    """Which directions of edges the raw list has."""
 
     DIRECTED = "directed"
     EACH_ONCE = "each undirected edge once"
 
 
 class StoredLinks(enum.Enum):
-    """The forms of the splits of OGB's link data sets, which are files of `torch.save`."""
+    """The form of the splits of OGB's link data sets, files of `torch.save`."""
 
     PAIRS = "pairs, and pairs that are no links"  # "edge" and "edge_neg", [n, 2] each
     TARGETS = "sources and targets, and negative targets"  # "source_node", "target_node", ..._neg
@@ -30,7 +30,7 @@ class StoredLinks(enum.Enum):
 
 @dataclass(frozen=True)
 class OgbTable:
-    """One OGB data set."""
+    """What is known beforehand about an OGB data set."""
 
     name: str  # OGB's name
     num_classes: int

@@ -31,9 +31,9 @@ def read_csv_gz(path: Path, array: str, dtype: np.dtype | type, columns: int | N
 def csv_gz_pieces(
     path: Path, array: str, dtype: np.dtype | type, columns: int | None = None, piece_bytes: int = PIECE_BYTES
 ) -> Iterator[np.ndarray]:
-    """Yields the rows of a table of numbers, CSV without a header that gzip compressed, in arrays
-    [rows, columns] of about `piece_bytes` of text each. ``columns``: by default those of the first
-    row. Empty fields are errors, "nan" is NaN."""
+    """Yields the rows of a gzipped CSV table of numbers, without a header, as arrays [rows,
+    columns] of about `piece_bytes` of text. ``columns``: None for the first row's number. Empty
+    fields are errors, "nan" is NaN."""
     if not path.is_file():
         raise missing(path, array, _AGAIN)
     first = 0
@@ -55,7 +55,7 @@ def csv_gz_pieces(
 
 
 class NpzMember:
-    """One array of an open .npz archive, streamed, so that it may be larger than memory."""
+    """An array of an open .npz archive, read as a stream, so that it may exceed memory."""
 
     def __init__(self, path: Path, array: str, stream: IO[bytes]) -> None:
         self.path = path
@@ -64,7 +64,7 @@ class NpzMember:
         self._stream = stream
 
     def pieces(self, piece_bytes: int = PIECE_BYTES) -> Iterator[np.ndarray]:
-        """Yields the elements in order as flat arrays; the first index varies slowest."""
+        """Yields the elements in C order as flat arrays."""
         if self.header.fortran_order and len(self.header.shape) > 1:
             raise broken(self.path, self.array, "is stored in Fortran order", "save the array in C order")
         yield from self._pieces(piece_bytes)
@@ -90,7 +90,7 @@ class NpzMember:
 
 @contextmanager
 def open_member(path: Path, array: str) -> Iterator[NpzMember]:
-    """Opens an array of a .npz archive; errors of reading inside the `with` name file and array."""
+    """Opens an array of a .npz archive. Errors of reading inside the `with` name file and array."""
     if not path.is_file():
         raise missing(path, array, _AGAIN)
     try:
@@ -111,7 +111,7 @@ _reconstruct: Any = np.array([0]).__reduce__()[0]
 
 
 def _no_bytes() -> bytes:
-    """Returns the contents of an array without elements, for which a pickle calls ``bytes()``."""
+    """Returns b"": an empty array's contents, for which a pickle calls ``bytes()``."""
     return b""
 
 
@@ -128,7 +128,7 @@ _ALLOWED: list[Any] = [
 
 
 def read_split_file(path: Path) -> dict[str, np.ndarray]:
-    """Reads a dict of NumPy arrays by name that `torch.save` wrote; all else is refused."""
+    """Reads a dict of NumPy arrays that `torch.save` wrote; any other pickle is refused."""
     name = path.stem
     if not path.is_file():
         raise missing(path, name, _AGAIN)
