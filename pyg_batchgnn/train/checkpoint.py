@@ -38,7 +38,7 @@ _VALUES = "values"  # names the checksum of all that is no tensor, which older r
 
 
 def save_values(path: Path, kind: str, version: int, values: dict[str, Any]) -> None:
-    """Replaces `path`. ``kind`` and ``version`` are checked when it is read."""
+    """Writes values to `path`, replacing it. ``kind`` and ``version`` are checked on reading."""
     tensors: dict[str, Tensor] = {}
     plain = json.dumps(_take_tensors(values, "", tensors))
     checksums = {_VALUES: zlib.crc32(plain.encode())}
@@ -49,8 +49,8 @@ def save_values(path: Path, kind: str, version: int, values: dict[str, Any]) -> 
 
 
 def parse_values(path: Path, data: bytes | None, kind: str, version: int) -> dict[str, Any]:
-    """Returns the values in the bytes of a file that `save_values` wrote; None: those that lie at
-    `path`. Raises `TrainError` if it is missing, damaged or another file."""
+    """Returns the values that `save_values` wrote, from the bytes of the file; None reads `path`.
+    Raises `TrainError` if the file is missing, damaged or of another kind or version."""
     if data is None and not path.is_file():
         raise TrainError(f"{path}: no such checkpoint; the run may have stopped before its first one")
     data = path.read_bytes() if data is None else data
@@ -111,7 +111,7 @@ _VERSION = 3
 
 @dataclass(frozen=True)
 class RankCheckpoint:
-    """The state of one rank."""
+    """What a checkpoint holds of one rank."""
 
     loader: dict[str, Any]  # `state_dict` of its training loader
     running: Tensor  # its row of `BatchNormStatistics.table`
@@ -138,7 +138,7 @@ class Checkpoint:
     schedule: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raises an error for values of other kinds than those of a run."""
+        """Raises TypeError or ValueError for values that no run writes."""
         progress = {**vars(self.progress), **(self.progress.best or {}), "best": 0}
         counts = [name for name, value in vars(RunProgress()).items() if isinstance(value, int)]
         bad = [name for name in counts if not isinstance(progress[name], int) or progress[name] < 0]
@@ -157,8 +157,7 @@ class Checkpoint:
 
     @classmethod
     def load(cls, path: Path, data: bytes | None = None) -> Checkpoint:
-        """Reads a checkpoint, from the bytes of its file if they are given. Raises `TrainError` if
-        it is missing, damaged or another file."""
+        """Reads a checkpoint, from the file's bytes if given. Raises `TrainError` if that fails."""
         values = parse_values(path, data, _KIND, _VERSION)
         try:
             config, progress = config_from_dict(values["config"]), RunProgress(**values["progress"])
@@ -182,8 +181,8 @@ class Checkpoint:
         return replace(self.ranks[0], running=self.ranks[0].running[:0])
 
     def check_dataset(self, path: Path, found: dict[str, int], name: str = "") -> None:
-        """Refuses a data set with another fingerprint than that of the run. ``name``: that of new
-        data which may be predicted: tables that were encoded as those of the run were."""
+        """Raises `TrainError` if the fingerprint ``found`` is not that of the run's data set.
+        ``name``: names new data to predict, encoded from tables as the run's were."""
         trained = self.config.run.dataset
         encoders = fitted_encoders(name) if name and trained and name != trained else None
         if encoders is not None and encoders == fitted_encoders(str(trained)):
@@ -204,7 +203,7 @@ class Checkpoint:
     def restore_optimiser(
         self, path: Path, optimiser: Optimizer, schedule: LRScheduler | None = None
     ) -> None:
-        """Loads the state of an optimiser, and that of the schedule of its learning rate."""
+        """Loads an optimiser's and its schedule's state. Raises `TrainError` if it does not fit."""
         with as_train_error(Exception, where=f"{path}: does not fit the optimiser: "):  # of any kind
             state = {int(index): values for index, values in self.optimiser["state"].items()}
             groups = self.optimiser["param_groups"]
@@ -217,7 +216,7 @@ class Checkpoint:
 
 
 def _try_step(optimiser: Optimizer) -> None:
-    """Raises an error for state that does not fit, from a step of a copy with gradients of 0."""
+    """Makes a step of a copy with zero gradients: raises an error if the state does not fit."""
     trial = deepcopy(optimiser)
     for group in trial.param_groups:
         group["fused"] = False  # fused kernels do not look at shapes
@@ -227,7 +226,7 @@ def _try_step(optimiser: Optimizer) -> None:
 
 
 def history_figures(history: HistoricalCaches | None, ranks: Ranks) -> dict[str, Any] | None:
-    """Returns figures of the caches since this process began; collective. None without caches."""
+    """Returns figures of the caches since this process began, or None without; collective."""
     if history is None:
         return None
     every = [
@@ -254,7 +253,7 @@ def history_figures(history: HistoricalCaches | None, ranks: Ranks) -> dict[str,
 
 @dataclass(eq=False)
 class TrainerState:
-    """The state of a run, beside that of the objects of its job."""
+    """What a trainer changes as it trains, beside the objects of its job."""
 
     progress: RunProgress = field(default_factory=RunProgress)  # the place in the run
     best: dict[str, Tensor] = field(default_factory=dict)  # the weights of the best epoch
@@ -265,7 +264,7 @@ class TrainerState:
 
     @classmethod
     def restored(cls, checkpoint: Checkpoint, path: Path, job: TrainingJob, ranks: Ranks) -> TrainerState:
-        """Puts a checkpoint into the objects of a job; returns the rest of the state."""
+        """Loads a checkpoint into the objects of a job, and returns the rest of the state."""
         own = checkpoint.state_of(ranks.rank, ranks.size)
         best, metric = checkpoint.progress.best, job.task.metric.value
         if best is not None and metric not in best:
@@ -286,7 +285,7 @@ class TrainerState:
 
     @property
     def rows(self) -> str:
-        """The name of the learned rows as they are after some epochs and further steps."""
+        """The file name of the learned rows at the current epoch and step."""
         epoch, step = self.progress.epoch, self.progress.step
         return f"epoch-{epoch}-step-{step}" if step else f"epoch-{epoch}"
 

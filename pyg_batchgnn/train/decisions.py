@@ -29,8 +29,7 @@ from pyg_batchgnn.train.training_data import TrainingData, fingerprint_dataset
 
 
 def open_dataset(name: str | None, reverse_relations: bool = False) -> Dataset:
-    """Opens the data set of that name or path, or the default one if the name is None. The error of
-    a folder of tables says how they become a data set."""
+    """Opens a data set; None opens the default. The error for tables says how to convert them."""
     try:
         dataset = default_dataset() if name is None else load_dataset(name)
     except DatasetError as error:
@@ -52,8 +51,8 @@ def open_on_all_ranks(config: TrainConfig, ranks: Ranks) -> tuple[Dataset, dict[
 def choose_product(
     config: TrainConfig, features: int, columns: int, ranks: Ranks
 ) -> tuple[TrainConfig, ProductChoice | None]:
-    """Decides which matrix product the run uses, and applies the decision; collective. Returns the
-    configuration with the product, and the result of this rank's probe, or None without a probe."""
+    """Chooses the matrix product and applies it; collective. Returns the configuration with the
+    product, and the timings of this rank's probe, or None without a probe."""
     choice, product, first = None, config.run.matrix_product, ranks.training.ranks_of_host[0]
     if product in (MatrixProduct.AUTO, MatrixProduct.PROBE):
         if product is MatrixProduct.PROBE and ranks.rank == first:  # one rank of each host
@@ -70,8 +69,7 @@ def choose_product(
 
 
 def apply_product(config: TrainConfig) -> None:
-    """Makes native layers use the configured product from now on; if it is open, or if this
-    processor has it not, that of this processor."""
+    """Makes native layers use the configured product, or the default if it is open or missing."""
     product = config.run.matrix_product
     if product is MatrixProduct.NATIVE:
         use_products("native")
@@ -83,8 +81,8 @@ def apply_product(config: TrainConfig) -> None:
 
 
 def decide_level(config: TrainConfig, ranks: Ranks) -> TrainConfig:
-    """Returns the configuration with a level of bfloat16 products that every rank has, where it
-    needs one; collective."""
+    """Returns the configuration with a level of bfloat16 products that all ranks support, where the
+    run needs one; collective."""
     if not _multiplies_bfloat16(config):
         return config
     if config.run.bfloat16_products is BFloat16Products.AUTO:
@@ -106,7 +104,7 @@ def _multiplies_bfloat16(config: TrainConfig) -> bool:
 
 
 def _common_level(of_ranks: list[list[str]]) -> str:
-    """Returns the highest level that all ranks have and that is on none above its default."""
+    """Returns the highest level that all ranks have and that exceeds no rank's default."""
     order = [level.value for level in BFloat16Products][1:]
     most = min(order.index(default) for default, *_ in of_ranks)
     return [level for level in order[: most + 1] if all(level in levels for _, *levels in of_ranks)][-1]
@@ -121,8 +119,8 @@ def product_line(config: TrainConfig, choice: ProductChoice | None) -> str:
 
 
 def product_shapes(config: TrainConfig, features: int, classes: int) -> list[tuple[int, int, int]]:
-    """Returns (rows, columns, outputs) of the product of each layer, the layer next to the input
-    first. The rows are those of a training minibatch in which no node is found twice."""
+    """Returns (rows, columns, outputs) of each layer's matrix product, from the input layer on.
+    Rows are those of a training minibatch in which all sampled nodes are distinct."""
     model, fanout = config.model, config.sampling.fanout
     widths = pairwise([features, *[model.hidden] * (model.num_layers - 1), classes])
     # A fanout of all neighbours counts as twenty: the probe multiplies at most a few thousand rows.
@@ -138,10 +136,11 @@ def decide_fields(
     config: TrainConfig, dataset: Dataset, ranks: Ranks
 ) -> tuple[TrainConfig, ProductChoice | None]:
     """Decides data set, threads and matrix product, so that the configuration repeats the run;
-    collective. Returns that of this rank, and its probe of matrix products, if there was one.
+    collective. Returns this rank's configuration, and its probe of matrix products or None.
 
-    A rank may have threads of its own only if results do not depend on them: a resumed run knows
-    the first rank's number alone."""
+    Ranks may have different numbers of threads only if results do not depend on them, since a
+    resumed run knows the first rank's number only.
+    """
     own_threads = config.run.threads
 
     def decided() -> dict[str, dict[str, object]]:
@@ -176,7 +175,7 @@ _MALLOPT = {"M_MMAP_THRESHOLD": (-3, 2**31 - 1), "M_TRIM_THRESHOLD": (-1, -1), "
 
 
 def configure_malloc(choice: Malloc) -> bool:
-    """Applies `choice` to this process. Returns whether freed memory is now kept."""
+    """Applies `choice` to this process. Returns whether the C library now keeps freed memory."""
     if choice is Malloc.DEFAULT or not sys.platform.startswith("linux"):
         return False
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)

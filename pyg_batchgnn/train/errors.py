@@ -16,8 +16,7 @@ class FirstRankError(Exception):
 
 @contextlib.contextmanager
 def as_train_error(*kinds: type[Exception], where: str = "") -> Iterator[None]:
-    """Turns errors of these kinds inside the block into a `TrainError` with the same message, in
-    one line behind ``where``."""
+    """Turns errors of these types in the block into a one-line `TrainError`, after ``where``."""
     try:
         yield
     except kinds as error:

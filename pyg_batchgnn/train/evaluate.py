@@ -26,7 +26,7 @@ _EPOCH = 0
 
 
 def infer(network: GraphNetwork, loader: AnyLoader) -> Iterator[tuple[Any, ModelOutput]]:
-    """Yields each minibatch and the output for its seeds, in evaluation mode."""
+    """Yields each minibatch and its seed nodes' outputs, in evaluation mode without gradients."""
     for batch in evaluated(network, loader):
         with torch.no_grad():
             output = network.outputs(batch)
@@ -34,7 +34,7 @@ def infer(network: GraphNetwork, loader: AnyLoader) -> Iterator[tuple[Any, Model
 
 
 def evaluated(network: GraphNetwork, loader: AnyLoader) -> Iterator[Any]:
-    """Yields each minibatch of an evaluation, with the model in evaluation mode."""
+    """Yields the minibatches of a loader, with the model in evaluation mode."""
     was_training = network.model.training
     network.model.eval()
     loader.set_epoch(_EPOCH)
@@ -49,8 +49,8 @@ ROWS = 1 << 16
 
 
 def infer_all(network: NativeNetwork, graph: RunGraph) -> tuple[SortedNodes, EmbeddedNodes, EmbeddedNodes]:
-    """Computes all nodes with the model in evaluation mode; collective. Returns the nodes that this
-    rank owns, their logits and the input of the last layer."""
+    """Computes all nodes with the model in evaluation mode; collective. Returns this rank's own
+    nodes, their logits and the input of the last layer."""
     nodes = graph.all_nodes()
     output, own = network.infer(nodes), nodes.node_of(graph.inputs.node_type)
     logits, hidden = (EmbeddedNodes(own, rows, nodes) for rows in (output.logits, output.hidden))
@@ -59,7 +59,7 @@ def infer_all(network: NativeNetwork, graph: RunGraph) -> tuple[SortedNodes, Emb
 
 @dataclass(frozen=True, eq=False)
 class MeasuredNodes:
-    """The nodes or edges of a split, on which a run is measured."""
+    """A split of nodes or edges, to compute metrics on."""
 
     network: RowNetwork
     graph: RunGraph
@@ -71,7 +71,7 @@ class MeasuredNodes:
         return len(self.nodes)
 
     def compute(self) -> tuple[SortedNodes, EmbeddedNodes, EmbeddedNodes] | None:
-        """Computes all nodes for all splits; None where minibatches are sampled; collective."""
+        """Computes all nodes for all splits, or None if minibatches are sampled; collective."""
         if self.loader is not None:
             return None
         assert isinstance(self.network, NativeNetwork), "edges are computed from minibatches"
@@ -80,7 +80,8 @@ class MeasuredNodes:
     def evaluate(
         self, ranks: Ranks, stop: Callable[[], bool] = lambda: False, computed: Any = None
     ) -> Evaluation | None:
-        """Returns loss and metrics; collective. ``computed``: what `compute` has returned."""
+        """Returns loss and metrics, or None if ``stop`` says so or the split is empty; collective.
+        ``computed``: the result of `compute`."""
         scoring = Scoring(self.task)
         if self.loader is not None:
             for batch, output in infer(self.network, self.loader):
@@ -105,7 +106,7 @@ _SCORED = 1 << 19
 
 @dataclass(frozen=True, eq=False)
 class PairScorer:
-    """Scores pairs of nodes; collective over ranks."""
+    """Computes the scores of pairs of nodes from all nodes' rows; collective over ranks."""
 
     network: LinkNetwork  # gives the decoder and the relation
     rows: EmbeddedRows  # of all nodes
@@ -118,8 +119,9 @@ class PairScorer:
 
     @torch.no_grad()
     def scores(self, sources: Tensor | EmbeddedNodes, source: Tensor, targets: Tensor) -> Tensor:
-        """Returns [p] float32, the scores of pairs. Each rank fetches the row of each distinct
-        target once. ``sources``: [n, columns], the rows of sources, or nodes with their rows."""
+        """Returns [p] float32, the score of each pair. Each rank fetches each distinct target's row
+        once. ``sources``: [n, columns] rows, or nodes with rows. ``source``: [p] int64, the pairs'
+        rows in ``sources``. ``targets``: [p] int64, original ids."""
         target_type, size = self.network.relation[2], self.rows_at_a_time
         ordered, order = targets.sort()
         distinct, number = torch.unique_consecutive(ordered, return_inverse=True)
@@ -142,7 +144,7 @@ _PAIRS = 1 << 22
 
 @dataclass(frozen=True, eq=False)
 class MeasuredLinks:
-    """The links of a split, on which a run is measured."""
+    """A split of links with negatives, to compute metrics on."""
 
     network: LinkNetwork
     graph: RunGraph
@@ -184,7 +186,8 @@ def embed_all(network: LinkNetwork, graph: RunGraph) -> EmbeddedRows:
 
 
 def _scores(scorer: PairScorer, sources: Tensor, targets: Tensor) -> Tensor:
-    """Returns [n, k], the scores of pairs; collective. ``sources``: [n] int64 original ids."""
+    """Returns [n, k], the scores of each source with its targets; collective. ``sources``: [n],
+    ``targets``: [n, k], int64 original ids."""
     source = torch.arange(len(sources)).repeat_interleave(targets.size(1))
     rows = scorer.rows.of(scorer.network.relation[0], sources)
     return scorer.scores(rows, source, targets.reshape(-1)).view_as(targets)
@@ -207,7 +210,7 @@ def shares(count: int, ranks: Ranks, size: int) -> Iterator[slice]:
 
 @dataclass(frozen=True, eq=False)
 class MeasuredTimedLinks:
-    """The links of a split, on which a run that looks at times is measured."""
+    """A split of links at their times, to compute metrics on."""
 
     network: LinkNetwork
     task: LinkTask
@@ -246,7 +249,7 @@ class MeasuredTimedLinks:
         return self.count
 
     def compute(self) -> None:
-        """Computes nothing: each link has its time."""
+        """Does nothing: each link needs the rows of its ends at its own time."""
 
     def evaluate(
         self, ranks: Ranks, stop: Callable[[], bool] = lambda: False, computed: Any = None
@@ -264,8 +267,8 @@ class MeasuredTimedLinks:
 def score_pairs(
     network: LinkNetwork, loader: MacrobatchLinkNeighborLoader
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yields the positions of the pairs of each minibatch, [P] int64, and their scores, with those
-    of their negatives behind them."""
+    """Yields the positions [P] int64 of each minibatch's pairs, and their scores, then their
+    negatives'."""
     for batch in evaluated(network, loader):
         positions = network.seeds(batch)
         if len(positions):
@@ -279,8 +282,8 @@ def score_pairs(
 def rows_at(
     network: LinkNetwork, graph: RunGraph, node_type: str, nodes: Tensor, time: int, columns: int
 ) -> Iterator[EmbeddedNodes]:
-    """Yields the rows of some nodes of a type, from sampled neighbours that are not later than a
-    time; collective. Each rank gets those of its minibatches, after a piece without nodes."""
+    """Yields rows of nodes of a type, computed from sampled neighbours not later than ``time``;
+    collective. Each rank gets those of its minibatches, after a piece without nodes."""
     yield EmbeddedNodes(torch.empty(0, dtype=torch.int64), torch.empty(0, columns))
     for batch in evaluated(network, graph.moment_loader(node_type, nodes, time)):
         reached = batch.nodes_of(node_type)

@@ -74,8 +74,7 @@ AGGREGATION_OF_MODEL = {
 def aggregation_cache(
     config: TrainConfig, data: Any, exists: bool, held: int = 0
 ) -> tuple[AggregationCache | None, list[str]]:
-    """Builds or reads the run's cache; collective. Returns the cache, or None in a run without one,
-    and lines about it that the user should read."""
+    """Builds or reads the run's cache, if any, and returns lines for the user, too; collective."""
     sampling = config.sampling
     if sampling.cache is CacheKind.OFF:
         return None, []
@@ -105,7 +104,7 @@ def aggregates_exist(config: TrainConfig) -> bool:
 
 @dataclass(eq=False, kw_only=True)
 class WholeGraph(RunGraph):
-    """A graph that one rank holds whole."""
+    """A graph that this process holds as a whole."""
 
     topology: CscGraph | TypedGraph  # the in-edges of each node, for the samplers
     #: [N, ...], the labels of each node of the predicted type; None if links are predicted
@@ -201,7 +200,7 @@ def _data(dataset: Dataset, features: Mapping[str | Relation, Tensor]) -> Data |
 
 @dataclass(eq=False, kw_only=True)
 class PartitionedGraph(RunGraph):
-    """A rank's part of the graph. The loaders of all ranks read it."""
+    """This rank's part of a graph. Loaders on all ranks read it together."""
 
     features: DistFeatureStore  # the attributes of the part's nodes, labels among them
 
@@ -282,7 +281,7 @@ def graph_of(dataset: Dataset, config: TrainConfig, ranks: Ranks) -> RunGraph:
 
 
 def check_partition(source: str) -> None:
-    """Raises `TrainError` unless a text names a policy or the folder of a saved partition."""
+    """Raises `TrainError` unless ``source`` is a policy or the folder of a saved partition."""
     if source not in POLICIES and not is_partition(source):
         raise TrainError(
             f"ranks.partition is {source!r}, which is no folder of a saved partition and none of the "
@@ -298,7 +297,7 @@ def _held(features: DistFeatureStore) -> int:
 
 
 def _training_part(part: Part, read: TrainingData, config: TrainConfig) -> Part:
-    """Returns the part with features in the run's type, and labels of the predicted nodes alone."""
+    """Returns the part with features in the run's dtype, and labels of predicted nodes only."""
     budget = config.sampling.memory_budget
     found = dict(part.attributes)
     for group in (*part.schema.node_groups, *part.schema.edge_groups):

@@ -79,8 +79,7 @@ def check_optimiser(config: TrainConfig) -> None:
 def _made(
     flag: str, name: str, base: Any, of: Any, given: dict[str, Any], texts: Sequence[str] | None
 ) -> Any:
-    """Makes an object of a class of torch, by name and arguments like "momentum=0.9"; values with
-    ":" between them are a tuple."""
+    """Returns an object of a torch class, by name and texts like "betas=0.9:0.99"."""
     module: Any = torch.optim if base is Optimizer else lr_scheduler
     kinds = [one for one in vars(module).values() if isinstance(one, type) and issubclass(one, base)]
     names = {one.__name__: one for one in kinds if one is not base and one.__name__ not in _REFUSED}
@@ -102,7 +101,7 @@ def _made(
 
 @dataclass(frozen=True, kw_only=True)
 class RunModel:
-    """The model of a run on its graph."""
+    """The model of a run with its graph."""
 
     config: TrainConfig
     dataset: Dataset
@@ -126,7 +125,7 @@ class RunModel:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingJob(RunModel):
-    """The objects that the trainer works with."""
+    """The model, optimiser, loaders and splits that a trainer works with."""
 
     replica: Replica  # the network as all ranks train it
     running: BatchNormStatistics  # the running statistics of its BatchNorm layers
@@ -153,7 +152,7 @@ class TrainingJob(RunModel):
             nn.utils.clip_grads_with_norm_(weights, most, nn.utils.get_total_norm(pieces))
 
     def move_rate(self, after: str, metric: float | None = None) -> None:
-        """Lets the schedule move the learning rate at the end of a "step" or an "epoch"."""
+        """Steps the learning rate's schedule at the end of a "step" or an "epoch"."""
         follows = isinstance(self.schedule, ReduceLROnPlateau)
         is_due = after == self.config.optimiser.schedule_every and not (follows and metric is None)
         if self.schedule is None or not is_due:
@@ -165,8 +164,8 @@ class TrainingJob(RunModel):
         self.change_rate(self.config.optimiser.learning_rate)
 
     def change_rate(self, before: float) -> None:
-        """Goes on with the learning rate of the run instead of another one, and with the schedule
-        and learned rows in proportion."""
+        """Replaces the learning rate ``before`` of a resumed run by the configured one. Rates of
+        the schedule and of learned rows change in proportion."""
         now = self.config.optimiser.learning_rate
         for group in self.optimiser.param_groups if now != before else ():
             for name in {"lr", "initial_lr", "max_lr", "min_lr"} & set(group):

@@ -43,7 +43,7 @@ _ROWS = 1 << 17
 
 @dataclass(frozen=True, eq=False)
 class DatasetKeys:
-    """The keys of the nodes of a run's data set, and the meaning of its times."""
+    """The node keys of a run's data set, and the unit of its times."""
 
     dataset: Dataset  # the data set
     folder: FolderKeys | None  # the folder of the keys; None if it has none, and nodes go by their ids
@@ -58,14 +58,14 @@ class DatasetKeys:
         return Clock() if self.folder is None else self.folder.clock
 
     def table(self, node_type: str) -> KeyTable:
-        """Returns the keys of a type. Those of a data set without keys are positions."""
+        """Returns the keys of a node type: positions in a data set without keys."""
         count = self.dataset.nodes_of(node_type).num_nodes
         return (
             KeyTable(node_type, count, None) if self.folder is None else self.folder.table(node_type, count)
         )
 
     def times(self, predicted: PredictedNodes) -> np.ndarray | None:
-        """Returns [N] int64, the times of nodes or edges, or None if they have none."""
+        """Returns [N] int64, the times of the predicted nodes or edges, or None without times."""
         found = predicted.tables.get(self.time_attr)
         return None if found is None or not is_time(found) else found.reshape(-1).numpy()
 
@@ -81,8 +81,8 @@ class DatasetKeys:
 def write_nodes(
     folder: Path, keys: DatasetKeys, predicted: PredictedNodes, task: NodeTask, has_embeddings: bool = False
 ) -> None:
-    """Writes the predictions of nodes or edges that lie in a folder as arrays. Edges go by the keys
-    of their ends and by their ids."""
+    """Writes predictions.parquet from the arrays in a folder. Nodes are named by their keys, edges
+    by the keys of both ends and their ids."""
     (ids, (num_rows,)), node_type = _array(folder, f"{predicted.unit[:-1]}_ids"), predicted.node_type
     predictions, _ = _array(folder, "predictions")
     scores, shape = (
@@ -116,8 +116,8 @@ def write_nodes(
 
 
 def write_pairs(folder: Path, keys: DatasetKeys, links: PredictedLinks, at: int | None) -> None:
-    """Writes the scores of pairs that lie in a folder as arrays, or the best partners of nodes, a
-    row for each. ``at``: the time that they hold for, if the run looks at times."""
+    """Writes a Parquet file with the scores of pairs, or a row for each best partner, from the
+    arrays in a folder. ``at``: the time of the scores; None in a run without times."""
     (scores, shape), ends = _array(folder, "scores"), _keys_of_pairs(keys, links.relation)
     pairs, partners, nodes = (
         _array(folder, name)[0] if (folder / f"{name}.npy").exists() else None
@@ -139,7 +139,7 @@ def write_pairs(folder: Path, keys: DatasetKeys, links: PredictedLinks, at: int 
 
 
 def write_embeddings(folder: Path, keys: DatasetKeys, node_type: str, at: int | None) -> None:
-    """Writes the embeddings of all nodes of a type from an array. ``at``: as of `write_pairs`."""
+    """Writes a Parquet file with a type's embeddings from an array. ``at``: as in `write_pairs`."""
     name = group_folder(Group(RowKind.NODE, node_type))
     (rows_of, (num_rows, _)), table = _array(folder, name), keys.table(node_type)
 
@@ -156,7 +156,7 @@ _Columns: TypeAlias = tuple[dict[str, Any], dict[str, Any]]
 
 
 def _array(folder: Path, name: str) -> tuple[Callable[[slice], np.ndarray], tuple[int, ...]]:
-    """Returns what reads rows of a .npy file, no more of them than are asked for, and its shape."""
+    """Returns a function that reads a range of rows of a .npy file, and the shape of the array."""
 
     def mapped() -> np.ndarray:
         array: np.ndarray = np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
@@ -166,8 +166,8 @@ def _array(folder: Path, name: str) -> tuple[Callable[[slice], np.ndarray], tupl
 
 
 def _write(path: Path, num_rows: int, columns: Callable[[slice], _Columns], per_row: int = 1) -> None:
-    """Writes a file of some rows, one row group after the other. A column that has the name of a
-    key gets an underscore. ``per_row``: rows of the file for each row of ``columns``."""
+    """Writes a Parquet file, one row group after the other. A column with the name of a key gets an
+    underscore. ``per_row``: rows of the file for each row of ``columns``."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -187,7 +187,7 @@ def _write(path: Path, num_rows: int, columns: Callable[[slice], _Columns], per_
 def _keys_of_pairs(
     keys: DatasetKeys, relation: Relation
 ) -> Callable[[np.ndarray, np.ndarray], dict[str, Any]]:
-    """Returns what gives the key columns of pairs of ids, [n] int64 each."""
+    """Returns a function from source and target ids, [n] int64 each, to columns of their keys."""
     tables = [keys.table(relation[end]) for end in (0, 2)]
     names = named_apart(tables, ["source_", "target_"])
 

@@ -36,7 +36,7 @@ from pyg_batchgnn.train.times import first_times_of
 
 
 def read_pairs(path: Path, links: PredictedLinks, keys: DatasetKeys) -> Tensor:
-    """Returns [P, 2] int64, pairs of source and target in .npy, or of keys in Parquet or CSV."""
+    """Returns [P, 2] int64, source and target ids, from .npy, or from keys in Parquet or CSV."""
     if path.suffix in KEY_FILES:
         return torch.from_numpy(keys.read_pairs(path, links))
     pairs = read_integers(path, "integers, pairs of ids [P, 2]", 2)
@@ -58,14 +58,14 @@ _LOW = (1 << 32) - 1
 
 
 class BestPartners:
-    """The best partners so far of each node of a list; of equal scores, the lowest ids."""
+    """The best partners found so far for each of some nodes; ties go to the lowest ids."""
 
     def __init__(self, num_nodes: int, top: int) -> None:
         self.scores = torch.full((num_nodes, top), -math.inf)
         self.partners = torch.full((num_nodes, top), _NOBODY)
 
     def offer(self, nodes: slice, scores: Tensor, ids: Tensor) -> None:
-        """Offers partners to some nodes. ``scores``: [n, m] float32."""
+        """Adds candidates for some nodes. ``scores``: [n, m] float32. ``ids``: of the columns."""
         known, partners = self.scores[nodes], self.partners[nodes]
         better = (~(scores.amax(dim=1) < known[:, -1])).nonzero().view(-1)
         offered = scores[better]
@@ -78,7 +78,7 @@ class BestPartners:
 
 
 def best_columns(scores: Tensor, count: int) -> Tensor:
-    """Returns [n, count] int64, the columns with the highest scores of each row, descending."""
+    """Returns [n, count] int64, the columns with the highest scores in each row, best first."""
     bits = (scores + 0.0).view(torch.int32)  # of no negative zeros
     bits ^= (bits >> 31) & torch.iinfo(torch.int32).max  # now in the order of the scores
     bits.masked_fill_(scores.isnan(), torch.iinfo(torch.int32).min)
@@ -91,9 +91,9 @@ def best_columns(scores: Tensor, count: int) -> Tensor:
 def find_partners(
     network: LinkNetwork, rows: EmbeddedRows | SampledRows, nodes: Tensor, top: int
 ) -> BestPartners:
-    """Finds the partners of some nodes with the highest scores; collective over ranks. The rows of
-    all targets pass by, a piece at a time, so that no rank holds them all. ``nodes``: [n] int64,
-    the nodes of the source type by their rows in ``rows.own``."""
+    """Returns the partners with the highest scores of some nodes; collective. Each rank sees the
+    rows of all targets a piece at a time, and holds one piece. ``nodes``: [n] int64, positions in
+    ``rows.own`` of nodes of the source type."""
     source_type, _, target_type = network.relation
     own, found = rows.own(source_type), BestPartners(len(nodes), top)
     size = min(_TARGETS, max(1, _NUMBERS // max(1, own.rows.size(1))))
@@ -111,7 +111,7 @@ def find_partners(
 
 @dataclass(frozen=True)
 class LinkPredictRequest:
-    """A request for scores of pairs, or for the best partners of nodes."""
+    """What `predict_links` computes: scores of pairs, or the best partners of nodes."""
 
     restore: RestoreRequest  # the run whose model predicts
     out: Path  # the folder to write, which must not exist. All ranks see it
@@ -126,18 +126,19 @@ class LinkPredictRequest:
 
 @dataclass(frozen=True)
 class LinkPredictSummary:
-    """A summary of predictions of links."""
+    """What `predict_links` wrote."""
 
     rows: int  # the number of pairs, or of nodes with partners
     epoch: int  # of the weights, counted from 1
 
 
 def predict_links(request: LinkPredictRequest, ranks: Ranks) -> LinkPredictSummary:
-    """Writes scores to a new folder, which appears when it is complete; collective.
+    """Writes link scores, or best partners, to a new folder, which appears when complete;
+    collective.
 
-    Each rank scores the pairs whose sources it owns, or finds the partners of the nodes that it
-    owns; in a run that looks at times those of its minibatches. With keys of the nodes in the data
-    set, a Parquet file names them by these. Raises errors as `predict_nodes`.
+    Each rank scores the pairs with a source that it owns, or finds partners of its own nodes; in a
+    run with times, those of its minibatches. If the data set has keys, a Parquet file with keys is
+    written, too. Raises errors as `predict_nodes`.
     """
     given: dict[str, Any] = {"ids": str(request.ids), "top": request.top, "at": request.at}
     run = restored_for(request.restore, request.out, ranks, **given)
@@ -186,7 +187,7 @@ def predict_links(request: LinkPredictRequest, ranks: Ranks) -> LinkPredictSumma
 
 
 def _fill(arrays: PredictionArrays, run: RestoredLinkRun, ids: Tensor, top: int | None, ranks: Ranks) -> None:
-    """Fills in the scores, and with `top` the partners; collective."""
+    """Writes the scores, and with `top` the partners; collective."""
     rows = embed_all(run.network, run.graph)
     own = rows.own(run.predicted.relation[0])
     if top is None:
@@ -210,7 +211,7 @@ def _fill_at(
     targets: Tensor,
     ranks: Ranks,
 ) -> None:
-    """Fills in the scores that hold for a time, and with `top` the partners; collective."""
+    """Writes the scores at a time, and with `top` the partners; collective."""
     if top is None:
         times = torch.full((len(ids),), at)
         loader = run.graph.link_loader(run.predicted, ids.t(), times, excludes=False)

@@ -29,8 +29,9 @@ from pyg_batchgnn.types import Relation, stored_reverse
 
 
 def rank_counts(links: Tensor, negatives: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns, [n] int64 each, how many negatives have a higher score than each link [n], and how
-    many have at least its score: of its own negatives [n, k], or of those of all links, [m]."""
+    """Returns, [n] int64 each, how many negatives score higher than each link [n], and how many at
+    least as high. ``negatives``: [n, k] of each link, or [m] shared by all. NaN counts as the best
+    negative and the worst link."""
     if negatives.dim() == 2:
         own = links.unsqueeze(1)
         at_least = ~(negatives < own)
@@ -43,13 +44,13 @@ def rank_counts(links: Tensor, negatives: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def mean_rank(above: Tensor, at_least: Tensor) -> Tensor:
-    """Returns [n] float64, the mean of the best and the worst rank that equal scores allow."""
+    """Returns [n] float64, ranks from 1 on: with ties, the mean of the best and the worst."""
     return 0.5 * (above + at_least).double() + 1.0
 
 
 def hits(above: Tensor, at_least: Tensor, k: int, own: bool) -> Tensor:
-    """Returns [n] bool, whether the rank of each link among its own negatives is at most k, or its
-    score is above the k-th highest of those of all links."""
+    """Returns [n] bool, whether each link is a hit. With negatives of its ``own`` its rank must be
+    at most k; with shared ones its score must exceed the k-th highest negative's."""
     return mean_rank(above, at_least) <= k if own else at_least < k
 
 
@@ -62,17 +63,16 @@ LINK_LOSSES = {"bce": "binary cross entropy", "bpr": "BPR", "softmax": "softmax 
 
 
 class LinkTask(Task):
-    """Predicts links from the scores of pairs.
+    """Learns to predict links from the scores of pairs.
 
-    A minibatch has P links and, behind them, K negatives for each link, in the order of the links.
-    With in-batch negatives it has links alone, and the outputs are their log odds.
+    A minibatch has P links followed by K negatives for each link, in the order of the links. With
+    in-batch negatives it has only the links, and outputs are log odds.
 
-    - Binary cross entropy tells links from negatives.
-    - BPR compares each link with its own negatives (Rendle et al., section 4).
-    - Softmax finds each link among its negatives, its own or in-batch ones.
+    - BCE: binary cross entropy of links against negatives.
+    - BPR: each link against its own negatives (Rendle et al., section 4).
+    - SOFTMAX: cross entropy of each link among its own or in-batch negatives.
 
-    ``columns``: the number of columns of a node's row. ``metric``: decides which epoch is the best.
-    ``loss``: BCE, BPR or SOFTMAX.
+    ``columns``: of a node's row. ``metric``: chooses the best epoch. ``loss``: BCE, BPR or SOFTMAX.
     """
 
     metrics: ClassVar[tuple[Metric, ...]] = (Metric.MRR, *HITS)
@@ -98,7 +98,8 @@ class LinkTask(Task):
         return F.softplus(-self._ahead(outputs, targets)).mean()
 
     def _ahead(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Returns how far links are ahead of each of their negatives, [P, K], or of all, [P]."""
+        """Returns the score differences of links and negatives, [P, K], for BPR; else each link's
+        log odds among its negatives, [P]."""
         links = outputs[targets]
         if len(links) == len(outputs):
             return outputs
@@ -116,7 +117,7 @@ class LinkTask(Task):
 
 
 class LinkRanking:
-    """The sums of an evaluation of links."""
+    """Accumulates the loss and metrics of an evaluation of links."""
 
     def __init__(self, task: LinkTask) -> None:
         self._task = task
@@ -125,9 +126,9 @@ class LinkRanking:
         self._sums = torch.zeros(2 + len(HITS), dtype=torch.float64)
 
     def add(self, links: Tensor, negatives: Tensor, first: int = 0) -> None:
-        """Adds links, [n] scores, with their own negatives, [n, k] scores, or with those of all
-        links, [m]. Of these, the loss compares link i of the split with negative i, and with the
-        first one again when there are no more. ``first``: the number of the first link."""
+        """Adds the scores [n] of links with negatives: [n, k] of each link, or [m] shared by all.
+        Of shared ones, the loss compares link i of the split with negative i modulo m. ``first``:
+        the number of the first link."""
         counts, own = rank_counts(links, negatives), negatives.dim() == 2
         found = [float(len(links)), float((1.0 / mean_rank(*counts)).sum())]
         found += [float(hits(*counts, k, own).sum()) for k in HITS.values()]
@@ -147,8 +148,8 @@ class LinkRanking:
             self._weight += weight
 
     def result(self, ranks: Ranks) -> Evaluation | None:
-        """Returns loss and metrics of the links of all ranks, or None if there are none;
-        collective. Hits@K is left out if all links have fewer negatives than K."""
+        """Returns loss and metrics over all ranks, or None without links; collective. Hits@K is
+        absent if every link has fewer than K negatives."""
         table = ranks.table([self._loss, self._weight, self._not_finite, *self._sums.tolist(), self._among])
         loss, weight, not_finite, count, reciprocal, *reached, _ = table.sum(dim=0).tolist()
         if not count:
@@ -166,7 +167,7 @@ _WORDS = 4
 
 @dataclass(frozen=True, eq=False)
 class GivenTargets:
-    """Targets that came with the links, which each link of a split is ranked among."""
+    """Targets from the data set, among which each link of a split is ranked."""
 
     table: Tensor  # [n, k] int32 or int64
 
@@ -175,15 +176,15 @@ class GivenTargets:
         return int(self.table.size(1))
 
     def of(self, piece: slice) -> Tensor:
-        """Returns [n, k] int64, the targets of some links. ``piece``: their numbers."""
+        """Returns [n, k] int64, the targets of a range of links, given by number."""
         return self.table[piece].to(torch.int64)
 
 
 @dataclass(frozen=True, eq=False)
 class DrawnTargets:
-    """Targets that are drawn at random when they are asked for, evenly from all others. Those of a
-    link depend only on the name of the split and the number of the link. Thus they are the same in
-    every run, on every rank and in pieces of any size."""
+    """Random targets for ranking links, uniform over all nodes but the link's own target. They
+    depend only on the split's name and the link's number, so they are the same in every run, on
+    every rank and in pieces of any size."""
 
     split: str  # names the relation and the split
     targets: Tensor  # [n] int32 or int64, the target of each link
@@ -193,7 +194,7 @@ class DrawnTargets:
     existing: ExistingTargets | None = None
 
     def of(self, piece: slice) -> Tensor:
-        """Returns [n, k] int64, the targets of some links. ``piece``: their numbers."""
+        """Returns [n, k] int64, the targets of a range of links, given by number."""
         own = self.targets[piece].to(torch.int64)
         steps_per_link = -(-self.per_link // _WORDS)
         words = np.random.Philox(key=zlib.crc32(self.split.encode()), counter=piece.start * steps_per_link)
@@ -207,7 +208,7 @@ class DrawnTargets:
 
 @dataclass(frozen=True, eq=False)
 class ExistingTargets:
-    """The targets that exist at the times of links."""
+    """Which targets exist at each link's time."""
 
     order: Tensor  # [N] int64, the targets by the time from which they exist
     place: Tensor  # [N] int64, the place of each target in this order
@@ -215,14 +216,14 @@ class ExistingTargets:
 
     @classmethod
     def of(cls, first: Tensor, times: Tensor) -> ExistingTargets:
-        """Returns the targets that exist from some times, [N], on, for links of some times, [n]."""
+        """Returns targets that exist from times ``first`` [N] on, for links at ``times`` [n]."""
         moments, order = first.sort(stable=True)
         place = torch.empty_like(order)
         place[order] = torch.arange(len(order))
         return cls(order, place, torch.searchsorted(moments, times, right=True).clamp(min=2))
 
     def others(self, own: Tensor, piece: slice, drawn: np.ndarray) -> Tensor:
-        """Returns [n, k] int64, targets other than a link's own."""
+        """Returns [n, k] int64, existing targets other than the links' own, by random numbers."""
         count, place = self.count[piece], self.place[own]
         is_there = place < count
         steps = drawn % (count - is_there.long()).numpy().astype(np.uint64)[:, None]
@@ -232,7 +233,7 @@ class ExistingTargets:
 
 @dataclass(frozen=True, eq=False)
 class RankedLinks:
-    """The links of a split and their negatives, the same on every rank."""
+    """The links of a split with negatives, the same on every rank."""
 
     index: Tensor  # [2, n] int32 or int64, sources above targets
     #: [2, m] pairs that all links are ranked among, or the targets that each link has of its own
@@ -244,7 +245,7 @@ class RankedLinks:
 
 @dataclass(frozen=True, eq=False)
 class PredictedLinks:
-    """The links of the relation that a run predicts."""
+    """The relation that a run predicts, and its links."""
 
     dataset: str  # the name of their data set, for messages
     relation: Relation  # the names of the relation
@@ -282,7 +283,8 @@ class PredictedLinks:
 
 
 def named_relation(dataset: Dataset, wanted: tuple[str, ...] | None, field: str) -> Relation:
-    """Returns the relation that a field names; the only one without a name."""
+    """Returns the relation named in a field of the configuration; without a name, the only
+    relation. Raises TrainError if there is no such relation."""
     known = dataset.schema.relations
     names = "; ".join(",".join(one) for one in known)
     if wanted is None:
@@ -297,8 +299,8 @@ def named_relation(dataset: Dataset, wanted: tuple[str, ...] | None, field: str)
 
 
 def _reverse(dataset: Dataset, relation: Relation, config: TaskConfig) -> Relation | None:
-    """Returns the named relation; without a name the same one in a homogeneous graph, else that of
-    the same name with "rev_" in front, or without it, if there is one."""
+    """Returns the named reverse relation. Without a name: the same relation in a homogeneous graph,
+    else the one with "rev_" added to or removed from the name, or None."""
     source, _, target = relation
     if config.reverse_edge_type is not None:
         found = named_relation(dataset, config.reverse_edge_type, "task.reverse_edge_type")

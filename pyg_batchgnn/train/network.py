@@ -39,7 +39,7 @@ from pyg_batchgnn.types import EDGE_FEATURES, Relation, Schema
 
 @dataclass(frozen=True)
 class ModelInputs:
-    """The features and learned rows that a model reads of the nodes of each type."""
+    """What a model reads: columns of features and learned rows by type, and edge features."""
 
     schema: Schema  # the node types and the relations
     node_type: str  # the type that is predicted; for links that of their targets
@@ -52,7 +52,7 @@ class ModelInputs:
 
     @property
     def output_types(self) -> set[str]:
-        """The types whose rows the model computes: the predicted one, or those of a link's ends."""
+        """The node types of outputs: the predicted type, or both ends of a predicted relation."""
         return {self.node_type} if self.link is None else {self.link[0], self.link[2]}
 
     @property
@@ -66,13 +66,13 @@ class ModelInputs:
         return {**both, **{name: count for name, count in alone.items() if count != hidden}}
 
     def first_columns(self, hidden: int) -> int:
-        """Returns the columns that the first layer reads. ``hidden``: of the layers behind it."""
+        """Returns the columns of the first layer's input. ``hidden``: columns between layers."""
         return self.features[self.node_type] if self.is_homogeneous else hidden
 
 
 class TypedNet(nn.Module):
-    """A model with a convolution per relation, on inputs of one width. The features of each type,
-    with its learned rows behind them, are projected to the model's columns."""
+    """A model with a convolution per relation. Before it, each type's features and learned rows,
+    joined, are projected to ``hidden`` columns."""
 
     def __init__(self, inputs: ModelInputs, model: NativeModel) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ class TypedNet(nn.Module):
         return {**rows, **self.project(rows)}
 
     def _freeze_unread(self, types: Set[str]) -> None:
-        """Freezes the parameters that the rows of some types do not depend on."""
+        """Freezes the parameters that outputs of ``types`` do not depend on."""
         read = set(types)
         for index in reversed(range(self.layers.num_layers)):
             for relation in self.layers.relations:
@@ -112,7 +112,7 @@ class TypedNet(nn.Module):
 
 
 def edge_features(batch: Any, relations: Collection[Relation]) -> dict[Relation, Tensor]:
-    """Returns the features of the edges of a minibatch by relation, where it has some."""
+    """Returns the edge features of a minibatch by relation; relations without are absent."""
     found = {}
     for relation in relations:
         rows = batch.attributes.get(batch.schema.edge_groups[batch.schema.relation_number(relation)])
@@ -129,8 +129,8 @@ def _joined(x: Rows, learned: Tensor | None) -> Rows:
 
 
 class NativeNetwork:
-    """The native layers on a `Minibatch`. Its seed, epoch and key determine dropout. Weights and
-    logits are float32. ``model``: holds parameters, buffers and the training mode."""
+    """Runs native layers on a `Minibatch`, which has the seed, epoch and key of dropout. Weights
+    and logits are float32. ``model``: holds parameters, buffers and the training mode."""
 
     def __init__(self, model: Any, precision: Precision, inputs: ModelInputs) -> None:
         self.model = model
@@ -140,7 +140,7 @@ class NativeNetwork:
         self._edge_values = [EDGE_FEATURES] if inputs.edges else []
 
     def outputs_by_type(self, batch: Any) -> dict[str, ModelOutput]:
-        """Runs the forward pass. Returns the outputs of the seed nodes of a minibatch."""
+        """Runs the forward pass. Returns the outputs of the minibatch's seed nodes by type."""
         edge_attr = next(iter(edge_features(batch, self.edges).values()), None)
         with self._autocast():
             return {self.node_type: self.model.outputs(batch, edge_attr=edge_attr)}
@@ -161,8 +161,8 @@ class NativeNetwork:
         return [self.node_type]
 
     def infer_embeddings(self, nodes: OwnedNodes, node_types: Collection[str]) -> dict[str, Tensor]:
-        """Returns the input of the last layer, [n, columns] by type, of this rank's nodes of some
-        types; collective. A network that scores pairs gives the rows that its decoder reads."""
+        """Returns [n, columns] by type, the embeddings of this rank's own nodes: the last layer's
+        input, or for pairs the decoder's; collective."""
         return {name: one.hidden for name, one in self.infer_by_type(nodes, node_types).items()}
 
     def _autocast(self) -> torch.autocast:
@@ -175,16 +175,16 @@ class NativeNetwork:
         return seeds
 
     def leave_out(self, batch: Any) -> None:
-        """Takes part in what is collective in `outputs`, for a minibatch without seed nodes."""
+        """Takes part in the collective calls of `outputs` when this rank's minibatch is empty."""
 
     def fetched(self, batch: Any, name: str) -> Tensor:
-        """Returns [S, ...], the seed nodes' rows of an attribute that came with the minibatch."""
+        """Returns [S, ...], the seed nodes' rows of an attribute that the loader fetched."""
         rows: Tensor = batch.attributes_of(self.node_type).gather(name, len(self.seeds(batch)))
         return rows
 
 
 class TypedNetwork(NativeNetwork):
-    """The native layers on a `Minibatch` of named node types, or with learned rows."""
+    """Runs native layers on a `Minibatch` with named node types, or with learned rows."""
 
     def __init__(
         self, model: TypedNet, precision: Precision, inputs: ModelInputs, embedding: Embedding | None
@@ -221,7 +221,7 @@ class TypedNetwork(NativeNetwork):
             return found
 
     def leave_out(self, batch: Any) -> None:
-        """Takes part in the exchange of learned rows, of which an empty minibatch reads none."""
+        """Takes part in the exchange of learned rows, without reading any."""
         self._learned(batch)
 
     def _projected(self, rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -235,8 +235,8 @@ PairDecoder = DotProductDecoder | MLPDecoder
 
 
 def pairs_of(batch: Any) -> tuple[tuple[Tensor, Tensor], int]:
-    """Returns the pairs of a minibatch, links first, as [S] int64 rows of their ends among the
-    seeds of each type, and the number of links. Negatives of a link follow each other."""
+    """Returns the pairs of a minibatch, links first, then each link's negatives, as positions [S]
+    int64 of sources and targets among the seed nodes of their types; and the number of links."""
     if not batch.links:
         nothing = torch.empty(0, dtype=torch.int64)
         return (nothing, nothing), 0
@@ -251,7 +251,7 @@ def pairs_of(batch: Any) -> tuple[tuple[Tensor, Tensor], int]:
 
 
 class PairNetwork:
-    """A network with a decoder of pairs behind it. Its methods are those of `NativeNetwork`."""
+    """A network with a decoder of pairs on top. Methods are as in `NativeNetwork`."""
 
     def __init__(self, encoder: NativeNetwork, decoder: Any, relation: Relation) -> None:
         self.model = nn.ModuleDict({"encoder": encoder.model, "decoder": decoder})
@@ -260,7 +260,7 @@ class PairNetwork:
         self.relation = relation
 
     def ends(self, batch: Any) -> list[Tensor]:
-        """Returns [S, columns] twice, the rows of the sources and of the targets of pairs."""
+        """Returns the rows of the pairs' sources and of their targets, [S, columns] each."""
         rows, (ends, _) = self.encoder.outputs_by_type(batch), pairs_of(batch)
         # Unlike those of an index, the gradients of an embedding are added in a fixed order.
         return [
@@ -268,7 +268,7 @@ class PairNetwork:
         ]
 
     def seeds(self, batch: Any) -> Tensor:
-        """Returns what the loader's input calls the links: their positions, or the ids of edges."""
+        """Returns [S] int64, positions of the links in the loader's input, or ids of edges."""
         return batch.links[0].input_id if batch.links else torch.empty(0, dtype=torch.int64)
 
     def leave_out(self, batch: Any) -> None:
@@ -283,7 +283,7 @@ class PairNetwork:
 
 
 class EdgeDecoder(nn.Module):
-    """A perceptron with one hidden layer on the rows of an edge's ends and its own features."""
+    """A perceptron with one hidden layer on the rows of an edge's ends and the edge's features."""
 
     def __init__(self, columns: int, edge_columns: int, outputs: int) -> None:
         super().__init__()
@@ -312,7 +312,7 @@ class EdgeNetwork(PairNetwork):
 
 
 class LinkNetwork(PairNetwork):
-    """A network that scores pairs."""
+    """A network that predicts scores of pairs."""
 
     def outputs(self, batch: Any) -> ModelOutput:
         source, target = self.ends(batch)

@@ -33,7 +33,7 @@ from pyg_batchgnn.types import LABELS, Relation, stored_reverse
 
 @dataclass(frozen=True, eq=False)
 class PredictedNodes:
-    """The nodes of the type that a run predicts."""
+    """The node type that a run predicts, with its labels and splits."""
 
     dataset: str  # the name of their data set, for messages
     node_type: str  # their type
@@ -59,13 +59,13 @@ class PredictedNodes:
         return self.tables[LABELS]
 
     def split(self, name: str) -> Tensor:
-        """Returns the original ids of a split, int64; none where there is no such split."""
+        """Returns the original ids of a split, int64; empty if there is no such split."""
         return self.splits.get(name, torch.empty(0, dtype=torch.int64))
 
 
 @dataclass(frozen=True, eq=False)
 class PredictedEdges(PredictedNodes):
-    """The edges of the relation that a run predicts, by their ids. The type is that of targets."""
+    """The predicted relation's edges, by edge id. ``node_type`` is the type of targets."""
 
     edges: EdgeSet
     unit: ClassVar[str] = "edges"
@@ -107,7 +107,7 @@ class PredictedEdges(PredictedNodes):
         return cls(dataset.name, relation[2], edges.num_edges, edges.tables, splits, classes, edges)
 
     def loader_arguments(self, ids: Tensor, time_attr: str | None, is_named: bool) -> dict[str, Any]:
-        """Returns what a loader of links is told of some edges, [n] int64 ids."""
+        """Returns a link loader's arguments for the edges ``ids`` [n] int64."""
         index, paired = self.index[:, ids].to(torch.int64), self.tables.get(REVERSE_ID)
         return {
             "edge_label_index": (self.relation, index) if is_named else index,
@@ -148,11 +148,11 @@ Wanted: TypeAlias = Literal["balanced"] | tuple[float, ...] | None
 
 
 def class_weights(wanted: Wanted, labels: Tensor, columns: int, what: str) -> Tensor | None:
-    """Returns [C] float32, the weights of classes, or of the positive nodes of labels; None if all
-    weigh the same. ``labels``: those of the training nodes, [n] or [n, C].
+    """Returns [C] float32, the weights of classes in the loss, or of each label's positive nodes;
+    None for equal weights. ``labels``: of the training nodes, [n] or [n, C].
 
-    Balanced weights are as scikit-learn's: n / (C * the number of nodes of the class). Of labels
-    they are the number of negative nodes over that of positive ones.
+    Balanced weights of classes are those of scikit-learn: n / (C * nodes of the class); of labels,
+    negative nodes / positive nodes.
     """
     if wanted is None:
         return None
@@ -175,7 +175,7 @@ _NAMES = {"train": "training", "val": "validation", "test": "test"}
 
 
 def check_labelled(nodes: PredictedNodes, y: Tensor, task: NodeTask) -> None:
-    """Checks that every node of a split has a label. The message has the counts of each split."""
+    """Raises TrainError, with counts by split, unless every node of a split has a label."""
     found = []
     for name in SPLITS:
         split = nodes.split(name)
@@ -204,7 +204,7 @@ def check_binary(nodes: PredictedNodes, y: Tensor) -> None:
 
 
 class ClassTask(NodeTask):
-    """Predicts one of C classes, with cross entropy."""
+    """Learns to predict one of C classes, with cross entropy."""
 
     metrics: ClassVar[tuple[Metric, ...]] = (Metric.ACCURACY, Metric.MACRO_F1)
     train_metric: ClassVar[Metric] = Metric.ACCURACY
@@ -244,7 +244,7 @@ class ClassTask(NodeTask):
 
 
 class _ClassTally(Tally):
-    """The number of nodes of each class that were predicted right, wrongly to have it, and not."""
+    """Counts the true positives, false positives and false negatives of each class."""
 
     def __init__(self, classes: int) -> None:
         self._counts = torch.zeros(3, classes, dtype=torch.int64)
@@ -273,8 +273,8 @@ _ELEMENTS = 1 << 24
 
 
 class LabelTask(NodeTask):
-    """Predicts which of C labels a node has, with binary cross entropy. A node is predicted to have
-    a label if its output is positive: a probability above one half."""
+    """Learns to predict any number of C labels, with binary cross entropy. A label is predicted if
+    its output is positive: a probability above one half."""
 
     metrics: ClassVar[tuple[Metric, ...]] = (
         Metric.ROC_AUC,
@@ -298,7 +298,7 @@ class LabelTask(NodeTask):
         return labels.reshape(len(labels), self.columns) > 0
 
     def labelled(self, labels: Tensor) -> Tensor:
-        """Returns [S] bool. A label of -1 or NaN is missing, and a node needs all of them."""
+        """Returns [S] bool, whether no label of a node is missing (-1 or NaN)."""
         return (labels.reshape(len(labels), self.columns) >= 0).all(dim=1)
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -318,7 +318,7 @@ class LabelTask(NodeTask):
 
 
 class _LabelTally(Tally):
-    """The outputs and targets of all nodes, as metrics of a ranking need them."""
+    """Collects outputs and targets of all nodes, for metrics that rank them."""
 
     def __init__(self, labels: int) -> None:
         self._outputs = [torch.empty(0, labels)]
@@ -348,14 +348,13 @@ class _LabelTally(Tally):
 
 
 def _counts(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Returns [3, C] int64: per label the nodes that were predicted to have it and have it, that
-    were predicted to and do not, and that have it and were not predicted to."""
+    """Returns [3, C] int64, true positives, false positives and false negatives by label."""
     found = outputs > 0
     return torch.stack([(found & targets).sum(0), (found & ~targets).sum(0), (~found & targets).sum(0)])
 
 
 class ValueTask(NodeTask):
-    """Predicts one or several numbers, with the mean of squared or of absolute errors."""
+    """Learns to predict numbers, with the mean of squared or absolute errors."""
 
     metrics: ClassVar[tuple[Metric, ...]] = (Metric.MAE, Metric.RMSE)
     train_metric: ClassVar[Metric] = Metric.MAE
@@ -375,7 +374,7 @@ class ValueTask(NodeTask):
         return labels.reshape(len(labels), self.columns).float()
 
     def labelled(self, labels: Tensor) -> Tensor:
-        """Returns [S] bool. A node needs finite values."""
+        """Returns [S] bool, whether all values of a node are finite."""
         return self.targets(labels).isfinite().all(dim=1)
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -392,7 +391,7 @@ class ValueTask(NodeTask):
 
 
 class _ValueTally(Tally):
-    """The sums of absolute and of squared errors, and the number of values."""
+    """Sums absolute and squared errors, and counts values."""
 
     def __init__(self) -> None:
         self._sums = [0.0, 0.0, 0.0]
@@ -430,7 +429,7 @@ _FORMS = {
 
 
 def node_task_of(dataset: Dataset, config: TaskConfig) -> NodeTask:
-    """Returns the task of learning the labels "y" of nodes or edges."""
+    """Returns the task for the labels "y". Raises TrainError or DatasetError if they do not fit."""
     task: NodeTask
     nodes = predicted_of(dataset, config)
     assert isinstance(nodes, PredictedNodes), "not of links"

@@ -39,7 +39,7 @@ from pyg_batchgnn.types import Group, RowKind
 
 
 def node_ids(nodes: str, predicted: PredictedNodes, keys: DatasetKeys) -> Tensor:
-    """Returns [m] int64, m > 0, the node ids that a text stands for."""
+    """Returns [m] int64, m > 0, the node ids for "all", a split's name or a file."""
     if nodes == "all":
         return torch.arange(predicted.count)
     if nodes not in SPLITS and not Path(nodes).is_file():
@@ -60,7 +60,7 @@ def node_ids(nodes: str, predicted: PredictedNodes, keys: DatasetKeys) -> Tensor
 
 
 def read_nodes(path: Path, keys: DatasetKeys, node_type: str) -> Tensor:
-    """Returns [n] int64, the nodes of a type in .npy, or by their keys in Parquet or CSV."""
+    """Returns [n] int64 ids of nodes of a type, from .npy, or from keys in Parquet or CSV."""
     if path.suffix in KEY_FILES:
         return torch.from_numpy(keys.read_nodes(path, node_type))
     ids = read_integers(path, "a one-dimensional array of integers, the node ids", 1)
@@ -69,7 +69,7 @@ def read_nodes(path: Path, keys: DatasetKeys, node_type: str) -> Tensor:
 
 
 def read_integers(path: Path, what: str, dimensions: int) -> Tensor:
-    """Returns the integers of a .npy file as int64. ``what``: what they must be, for errors."""
+    """Returns the integers of a .npy file as int64. ``what``: describes them in errors."""
     try:
         array = np.load(path, allow_pickle=False)
     except (ValueError, OSError, EOFError) as error:
@@ -80,18 +80,17 @@ def read_integers(path: Path, what: str, dimensions: int) -> Tensor:
 
 
 def check_range(path: Path, ids: Tensor, node_type: str, count: int) -> None:
-    """Raises TrainError for an id that is no node of its type."""
+    """Raises TrainError unless all ids are nodes of the type."""
     outside = (ids < 0) | (ids >= count)
     if bool(outside.any()):
         raise TrainError(f"{path}: {node_type} {int(ids[outside][0])} is not in 0..{count - 1}")
 
 
 class PredictionArrays:
-    """Arrays with equal numbers of rows, which all ranks fill. The first rank makes the files.
+    """Arrays with equal numbers of rows, which all ranks write to ``<name>.npy`` in a folder.
 
-    They are refused as a whole if an output that they come from is not finite. ``folder``: receives
-    the ``<name>.npy`` files. All ranks see it. ``given``: [num_rows, ...] by name, arrays that are
-    known whole, the same on every rank.
+    The first rank makes the files. All are refused if an output is not finite. ``given``:
+    [num_rows, ...] by name, complete arrays, the same on every rank.
     """
 
     def __init__(
@@ -103,9 +102,13 @@ class PredictionArrays:
         self._not_finite = 0
 
     def add(self, positions: Tensor, rows: Mapping[str, Tensor], outputs: Tensor) -> None:
-        """Fills some rows; the first call is collective. ``positions``: [S] int64, their places in
-        the arrays. ``rows``: [S, ...] by name, the same names in every call. ``outputs``: [S, ...],
-        the model's outputs, from which the rows come."""
+        """Writes some rows; the first call is collective.
+
+        Args:
+            positions: [S] int64, where the rows belong.
+            rows: [S, ...] by name, with the same names in every call.
+            outputs: [S, ...], the model's outputs for these rows.
+        """
         self._not_finite += count_not_finite(outputs)
         if not self._names:
             self._names = [*self._given, *rows]
@@ -118,7 +121,7 @@ class PredictionArrays:
         return {name: {"shape": list(one.shape), "dtype": str(one.dtype)} for name, one in arrays.items()}
 
     def flush(self) -> None:
-        """Waits until all is on disk; collective. Refuses outputs that are not finite."""
+        """Waits until all is on disk. Raises TrainError if an output is not finite; collective."""
         for name in self._names:
             sync_file(self._path(name))
         if bad := int(self._ranks.table([self._not_finite]).sum()):
@@ -129,7 +132,7 @@ class PredictionArrays:
                 )
 
     def _make(self, rows: Mapping[str, Tensor]) -> None:
-        """Makes the files with their room: a full disk would else end the process with a signal."""
+        """Makes the files at full size: a full disk would later end the process by a signal."""
         for name, values in {**self._given, **rows}.items():
             shape, path = (self.num_rows, *values.shape[1:]), self._path(name)
             with writing(path):
@@ -142,7 +145,7 @@ class PredictionArrays:
                 self._write(name, np.arange(begin, begin + len(some)), some)
 
     def _write(self, name: str, positions: np.ndarray, rows: Tensor) -> None:
-        """Writes rows through a new mapping, so that no page stays in this process."""
+        """Writes rows through a new mapping, so that no pages remain in this process."""
         if len(positions):
             np.lib.format.open_memmap(self._path(name), "r+")[positions] = rows.numpy()
 
@@ -152,7 +155,7 @@ class PredictionArrays:
 
 @contextlib.contextmanager
 def appearing_whole(out: Path, ranks: Ranks) -> Iterator[Path]:
-    """Gives a temporary folder, which becomes ``out`` if the block ends without an error."""
+    """Yields a temporary folder, which is renamed to ``out`` if the block ends without an error."""
     temporary = out.with_name(f".{out.name}.partial")
 
     def begin() -> None:
@@ -186,7 +189,7 @@ def refuse_existing(out: Path) -> None:
 
 @dataclass(frozen=True)
 class PredictRequest:
-    """A request for predictions."""
+    """What `predict_nodes` computes."""
 
     restore: RestoreRequest  # the run whose model predicts
     out: Path  # the folder to write, which must not exist. All ranks see it
@@ -198,7 +201,7 @@ class PredictRequest:
 
 @dataclass(frozen=True)
 class PredictSummary:
-    """A summary of predictions."""
+    """What `predict_nodes` wrote."""
 
     nodes: int  # the number of nodes or edges
     unit: str  # what the run predicts: "nodes" or "edges"
@@ -209,7 +212,7 @@ class PredictSummary:
 def restored_for(
     restore: RestoreRequest, out: Path, ranks: Ranks, *, for_all_nodes: bool = False, **given: Any
 ) -> RestoredNodeRun | RestoredLinkRun:
-    """Restores the run of a request, all of whose arguments every rank was given; collective."""
+    """Restores the run of a request, after all ranks' arguments were compared; collective."""
     ranks.agree({"command": f"predict {restore.run}", "out": str(out), **given})
     ranks.from_first(lambda: refuse_existing(out))
     return restore_run(restore, ranks, for_all_nodes=for_all_nodes)
@@ -234,9 +237,9 @@ _Outputs: TypeAlias = tuple[Tensor, Tensor, Tensor | None, Tensor]
 
 
 def predict_nodes(request: PredictRequest, ranks: Ranks) -> PredictSummary:
-    """Writes predictions to a new folder, which appears when it is complete; collective.
+    """Writes predictions to a new folder, which appears when complete; collective.
 
-    With keys of the nodes in the data set, a Parquet file of the predictions names them by these.
+    If the data set has keys, a Parquet file with keys is written, too.
 
     Raises:
         TrainError: the run folder, the request or the data set cannot be used.
@@ -284,7 +287,7 @@ def predict_nodes(request: PredictRequest, ranks: Ranks) -> PredictSummary:
 
 
 def _sampled(run: RestoredNodeRun, ids: Tensor, ranks: Ranks) -> Iterator[_Outputs]:
-    """Yields the nodes of this rank's minibatches. Rank g mod R has minibatch g of the list."""
+    """Yields the outputs of this rank's minibatches: minibatch g belongs to rank g mod R."""
     loader, size = run.graph.evaluation_loader(ids), run.config.test_batch_size
     for step, (batch, output) in enumerate(infer(run.network, loader)):
         seeds = run.network.seeds(batch)
@@ -305,7 +308,7 @@ def _exact(run: RestoredNodeRun, ids: Tensor, with_hidden: bool) -> Iterator[_Ou
 
 @dataclass(frozen=True)
 class EmbedRequest:
-    """A request for embeddings of all nodes of some types."""
+    """What `embed_nodes` computes: embeddings of all nodes of some types."""
 
     restore: RestoreRequest  # the run whose model computes them, each node from all its neighbours
     out: Path  # the folder to write, which must not exist. All ranks see it
@@ -318,20 +321,19 @@ class EmbedRequest:
 
 @dataclass(frozen=True)
 class EmbedSummary:
-    """A summary of embeddings."""
+    """What `embed_nodes` wrote."""
 
     nodes: dict[str, int]  # the number of nodes, by type
     epoch: int  # of the weights, counted from 1
 
 
 def embed_nodes(request: EmbedRequest, ranks: Ranks) -> EmbedSummary:
-    """Writes embeddings to a new folder, which appears when it is complete; collective.
+    """Writes embeddings to a new folder, which appears when complete; collective.
 
-    Each rank computes and writes the rows of the nodes that it owns, or in a run that looks at
-    times those of its minibatches. In a run that predicts nodes, embeddings are the rows that the
-    last layer reads, of the predicted nodes and of their neighbours' types. In a run that predicts
-    links, they are the rows that the decoder reads. With keys of the nodes in the data set, Parquet
-    files name them by these. Raises errors as `predict_nodes`.
+    Embeddings are the input of the last layer, for the predicted type and its neighbours' types; in
+    a run that predicts links, the input of the decoder. Each rank writes its own nodes; in a run
+    with times, those of its minibatches. If the data set has keys, Parquet files with keys are
+    written, too. Raises errors as `predict_nodes`.
     """
     with ranks.one_error():
         if request.restore.evaluation is EvaluationKind.SAMPLED:
@@ -364,8 +366,7 @@ def embed_nodes(request: EmbedRequest, ranks: Ranks) -> EmbedSummary:
 
 
 def _embedded(run: RestoredRun, types: Sequence[str], at: int | None) -> dict[str, Iterator[EmbeddedNodes]]:
-    """Returns the embeddings that this rank computes, by type in pieces, one at least; collective.
-    ``at``: the time that they hold for, if the run looks at times."""
+    """Returns this rank's embeddings by type, in pieces; collective. ``at``: their time or None."""
     if at is not None:
         assert isinstance(run, RestoredLinkRun), "`moment_of` refuses others"
         nodes_of = {name: torch.arange(run.dataset.nodes_of(name).num_nodes) for name in types}
@@ -377,7 +378,7 @@ def _embedded(run: RestoredRun, types: Sequence[str], at: int | None) -> dict[st
 
 
 def moment_of(run: RestoredRun, at: str | None, keys: DatasetKeys) -> int | None:
-    """Returns the time that predictions hold for; None in a run that does not look at times."""
+    """Returns the time of predictions, in the run's unit; None in a run without times."""
     name = run.config.sampling.time_attr
     if name is None:
         if at is not None:

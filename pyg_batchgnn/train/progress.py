@@ -17,8 +17,8 @@ from pyg_batchgnn.train.ranks import Ranks
 
 
 class Phase(str, Enum):
-    """The phases of a step, in their order, with their names for people. The loader measures the
-    first three. With prefetching they run during training."""
+    """The phases of a step, in order, with labels to show. The loader measures the first three;
+    with prefetching they overlap with training."""
 
     label: str
 
@@ -40,7 +40,7 @@ class Phase(str, Enum):
 
 
 class PhaseClock(dict[Phase, float]):
-    """The wall seconds of each phase, added up. ``seconds``: those to begin with, by name."""
+    """Adds up the wall seconds of each phase. ``seconds``: initial values by name."""
 
     def __init__(self, seconds: Mapping[str, float] | None = None) -> None:
         super().__init__(dict.fromkeys(Phase, 0.0))
@@ -62,7 +62,7 @@ class PhaseClock(dict[Phase, float]):
 
 
 class StepFigures(NamedTuple):
-    """One rank's part of a step: sums over its minibatch, and the seconds of computing."""
+    """One rank's part of a step: sums over its minibatch, and seconds of computing."""
 
     minibatches: float  # 0 if it was empty, else 1
     seeds: float
@@ -108,7 +108,7 @@ class RunProgress:
         return self.score / self.score_of if self.score_of else 0.0
 
     def add(self, figures: Tensor) -> None:
-        """Adds a step. ``figures``: [R, 9] float64, the `StepFigures` of every rank."""
+        """Adds a step. ``figures``: [R, 9] float64, the `StepFigures` of each rank."""
         sums, most = (StepFigures(*row.tolist()) for row in (figures.sum(dim=0), figures.amax(dim=0)))
         self.step += 1
         for name, value in sums._asdict().items():
@@ -118,7 +118,7 @@ class RunProgress:
         self.most_seconds += most.seconds
 
     def imbalance(self, ranks: int) -> dict[str, float]:
-        """Returns the imbalance of the epoch: the rank with most over the mean of all ranks."""
+        """Returns the epoch's imbalance: the largest value of a rank over the mean of all ranks."""
         if ranks == 1:
             return {}
         shares = {"edges": (self.most_edges, self.edges), "seconds": (self.most_seconds, self.seconds)}
@@ -126,7 +126,7 @@ class RunProgress:
 
 
 def spread_over_ranks(clock: PhaseClock, ranks: Ranks) -> tuple[dict[str, float], dict[str, list[float]]]:
-    """Returns each phase's mean seconds over ranks, and their range if several; collective."""
+    """Returns each phase's mean seconds over ranks, and range if there are several; collective."""
     seconds = clock.to_dict()
     table = ranks.table(list(seconds.values()))
     mean = dict(zip(seconds, table.mean(dim=0).tolist(), strict=True))
@@ -153,8 +153,8 @@ T = TypeVar("T")
 
 
 class LoaderAccount:
-    """What training's loader does, by its own statistics: the time that training spends in it, and
-    what it reads from files. If it prefetches, training only waits for it."""
+    """The training loader's seconds per phase and bytes from files, from its statistics. With
+    prefetching, training only spends the seconds that it waits for the loader."""
 
     def __init__(self, loader: MacrobatchNeighborLoader, prefetches: bool) -> None:
         self._loader, self._prefetches = loader, prefetches
@@ -178,8 +178,7 @@ class LoaderAccount:
         self._charged, self._waited = now, 0.0
 
     def read_since_last(self, ranks: Ranks) -> dict[str, float]:
-        """Returns what was read since the last call by the names of `DISK_FIGURES`, sums over
-        ranks; empty if nothing was. Collective."""
+        """Returns `DISK_FIGURES` since the last call over all ranks, empty without; collective."""
         before, self._read = self._read, self._figures()
         own = [now - then for now, then in zip(self._read, before, strict=True)]
         found = dict(zip(DISK_FIGURES, ranks.table(own).sum(dim=0).tolist(), strict=True))

@@ -26,8 +26,8 @@ def check_backend(backend: str) -> None:
 
 
 class Ranks(contextlib.ExitStack):
-    """The processes that a launcher started for a run. Without a launcher it is this process alone.
-    It is a context manager. If the block ends with an error, the other ranks are told which."""
+    """A context manager of all processes of a run; without a launcher, this process alone. If the
+    block raises an error, other ranks are told which."""
 
     def __init__(self, sampling: Communicator, training: Communicator) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class Ranks(contextlib.ExitStack):
 
     @classmethod
     def join(cls, config: RanksConfig) -> Ranks:
-        """Joins the other ranks. Call it on the main thread."""
+        """Joins the other ranks. Must be called on the main thread."""
         check_backend(config.backend)
         with as_train_error(ValueError):
             sampling = Communicator.create("sampling", backend=config.backend, timeout=config.timeout)
@@ -46,7 +46,7 @@ class Ranks(contextlib.ExitStack):
         return cls(sampling, training)
 
     def another(self, name: str) -> Communicator:
-        """Makes one more communicator of all ranks, which is left with the others; collective."""
+        """Makes another communicator of all ranks, which is closed with the others; collective."""
         return self.enter_context(Communicator.create(name, timeout=self.training.timeout))
 
     @property
@@ -68,7 +68,7 @@ class Ranks(contextlib.ExitStack):
         self.training.check_agreement(arguments)
 
     def table(self, row: Sequence[float]) -> Tensor:
-        """Returns [R, n] float64, the numbers of every rank; collective."""
+        """Returns [R, n] float64, the ``row`` of each rank; collective."""
         mine = torch.tensor([row], dtype=torch.float64)
         return mine if self.is_alone else self.training.all_gather(mine).rows
 
@@ -80,7 +80,7 @@ class Ranks(contextlib.ExitStack):
 
     @contextlib.contextmanager
     def one_error(self) -> Iterator[None]:
-        """Lets the first rank alone report a `TrainError` that the block raises on every rank."""
+        """Where all ranks raise the same `TrainError`, lets only the first report it."""
         try:
             yield
         except TrainError:
@@ -106,7 +106,7 @@ class Ranks(contextlib.ExitStack):
             raise TrainError(f"rank {failed[0]}: {messages[failed[0]]}")
 
     def from_first(self, make: Callable[[], T]) -> T:
-        """Calls `make` on the first rank, and returns its JSON value on every rank; collective."""
+        """Calls `make` on the first rank and returns its JSON value on every rank; collective."""
         value, error = None, None
         if self.is_first:
             try:
@@ -121,7 +121,7 @@ class Ranks(contextlib.ExitStack):
         return value
 
     def bytes_to_first(self, data: bytes) -> list[bytes]:
-        """Returns every rank's bytes on the first rank, and none on the others; collective."""
+        """Returns all ranks' bytes on the first rank, and an empty list on others; collective."""
         if self.is_alone:
             return [data]
         mine = torch.frombuffer(bytearray(data or b"0"), dtype=torch.uint8)[: len(data)]
@@ -130,7 +130,7 @@ class Ranks(contextlib.ExitStack):
         return [part.numpy().tobytes() for part in received.split()] if self.is_first else []
 
     def bytes_from_first(self, data: bytes) -> bytes:
-        """Returns the first rank's bytes on every rank and ignores others; collective."""
+        """Returns the first rank's bytes on all ranks; collective."""
         length = self.from_first(lambda: len(data))
         if self.is_alone or length == 0:
             return data

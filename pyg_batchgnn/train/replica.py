@@ -27,18 +27,18 @@ _SYNC_NOTHING: dict[str, Any] = {
 
 @dataclass
 class _Step:
-    """The values that the hook of gradients reads: the weight of this rank in a step, and the step.
-    The hook must not reach the replica: DistributedDataParallel holds it where Python's garbage
-    collector does not look, so neither would ever be freed."""
+    """What the gradient hook reads: this rank's weight in a step, and the message header. The hook
+    must not refer to the replica: DistributedDataParallel holds it out of reach of the garbage
+    collector, so neither would be freed."""
 
     weight: float = 0.0
     header: Header = field(default_factory=lambda: Header(MessageKind.GRADIENTS))
 
 
 class Replica:
-    """Computes logits. Their backward pass gives the gradient of the mean over all ranks' seed
-    nodes. Each rank's loss is the mean over its own minibatch. The communicator weighs it by the
-    weight of its seed nodes, which is their number unless classes have weights."""
+    """Computes logits. Their backward pass gives the gradient of the mean loss over all ranks' seed
+    nodes: each rank's loss is the mean over its minibatch, and is weighted by the weights of its
+    seed nodes (their number, without class weights)."""
 
     def __init__(self, network: GraphNetwork, ranks: Ranks) -> None:
         self._network = network
@@ -64,7 +64,7 @@ class Replica:
 
 
 class _Logits(nn.Module):
-    """The logits alone, as DistributedDataParallel needs its module to return them."""
+    """Returns logits only, as DistributedDataParallel needs."""
 
     def __init__(self, network: GraphNetwork) -> None:
         super().__init__()
@@ -88,8 +88,8 @@ _BUFFERS = ("running_mean", "running_var", "num_batches_tracked")
 
 
 class BatchNormStatistics:
-    """The running statistics of a model on this rank, and the rows seen since the last averaging.
-    With one rank there is nothing to average, and no row is counted."""
+    """Running statistics of BatchNorm on this rank, and the rows seen since they were last averaged
+    over ranks. A single rank counts no rows."""
 
     def __init__(self, model: nn.Module, ranks: Ranks) -> None:
         self._ranks = ranks
@@ -103,8 +103,8 @@ class BatchNormStatistics:
             layer.register_forward_pre_hook(lambda layer, inputs, name=name: self._count(name, layer, inputs))
 
     def table(self) -> Tensor:
-        """Returns [R, n] float64, every rank's statistics and numbers of rows; collective. n is 0
-        if the model has no BatchNorm layer or there is one rank."""
+        """Returns [R, n] float64, each rank's statistics and row counts; collective. n is 0 for one
+        rank or a model without BatchNorm."""
         pieces = [torch.empty(0, dtype=torch.float64)]
         for name, buffers in self._buffers.items():
             pieces += [buffer.double().view(-1) for buffer in buffers]
@@ -115,7 +115,7 @@ class BatchNormStatistics:
         return self._ranks.training.all_gather(mine).rows
 
     def averaged(self, table: Tensor) -> dict[str, Tensor]:
-        """Returns the averaged statistics by their names in ``state_dict``."""
+        """Returns the statistics averaged over ranks, by name in ``state_dict``."""
         result: dict[str, Tensor] = {}
         parts = table.split(self._widths(), dim=1) if self._buffers else ()
         for (name, buffers), part in zip(self._buffers.items(), parts, strict=True):
@@ -126,7 +126,7 @@ class BatchNormStatistics:
         return result
 
     def average(self) -> None:
-        """Sets all ranks' statistics to the average; collective. Counts of rows become 0."""
+        """Sets the statistics of all ranks to their average, and row counts to 0; collective."""
         averaged = self.averaged(self.table())
         for name, buffers in self._buffers.items():
             for buffer, into in zip(_BUFFERS, buffers, strict=True):
@@ -151,7 +151,7 @@ class BatchNormStatistics:
 
 
 def _average(values: Tensor, weights: Tensor) -> Tensor:
-    """Returns [C], the sum of the rows of `values` [R, C] in order, weighted by `weights` [R]."""
+    """Returns [C], the mean of the rows of `values` [R, C], weighted by `weights` [R]."""
     if not bool(weights.any()):
         return values[0]
     total = torch.zeros_like(values[0])

@@ -50,7 +50,7 @@ _COLUMNS = 80
 
 
 class _AheadColumn(ProgressColumn):
-    """A note of what an epoch that reads features from files does before its first minibatch."""
+    """Shows the planning before the first minibatch of an epoch that reads features from files."""
 
     def __init__(self, ahead: Callable[[], int]) -> None:
         super().__init__()
@@ -65,8 +65,7 @@ class _AheadColumn(ProgressColumn):
 
 
 class TerminalReport:
-    """Prints what the trainer does. The bar shows only on a terminal, and disappears at the end.
-    Epochs count from 1."""
+    """Prints the progress of training; the bar only on a terminal. Epochs count from 1."""
 
     def __init__(self, console: Console, epochs: int, task: Task, ahead: Callable[[], int]) -> None:
         self._console = console
@@ -120,8 +119,8 @@ class TerminalReport:
 
 
 def final_table(result: RunResult, records: Sequence[EpochRecord], larger: tuple[int, int] = (0, 0)) -> Table:
-    """Returns the table of results: metrics of the best epoch, and the seconds of each phase.
-    ``larger``: `larger_budgets`, said where files are read."""
+    """Returns the table of results: metrics of the best epoch and seconds per phase. ``larger``:
+    `larger_budgets`, for a run that reads files."""
     table = Table(title="Result", title_justify="left")
     several = result.ranks > 1
     table.add_column("what")
@@ -184,7 +183,7 @@ def _add_disk(table: Table, records: Sequence[EpochRecord], larger: tuple[int, i
 
 
 def larger_budgets(dataset: Dataset) -> tuple[int, int]:
-    """Returns the memory budgets that hold all edges, and all edges and features."""
+    """Returns the memory budgets in bytes that hold all edges, and all edges and features."""
     known = [one.csc for one in dataset.edge_sets if one.csc is not None]
     arrays = [array for one in known for array in (one.indptr, one.indices, one.edge_ids)]
     edges = sum(array.nbytes for array in arrays if array is not None)

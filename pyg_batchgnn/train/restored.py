@@ -25,7 +25,7 @@ from pyg_batchgnn.train.tasks import NodeTask
 
 @dataclass(frozen=True)
 class RestoreRequest:
-    """The run to restore, and what differs from it; None where it is as in the run."""
+    """A run to restore, and what to change; None leaves a value as in the run."""
 
     run: Path  # its folder. Only the first rank need have it, unless the model has learned rows.
     dataset: str | None = None  # the name or path of the data set if it has moved since
@@ -67,7 +67,7 @@ class RestoreRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class RestoredRun(RunModel):
-    """A run whose best model can compute nodes. ``config`` has the changes of the request."""
+    """A finished run with its best weights. ``config`` includes the changes of the request."""
 
     checkpoint: Checkpoint
 

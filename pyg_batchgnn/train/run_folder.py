@@ -21,7 +21,7 @@ from pyg_batchgnn.train.ranks import Ranks
 
 
 class RunFolder:
-    """A run folder, which has fixed file names."""
+    """The files of a run folder."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -33,7 +33,7 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path | None, name: str) -> RunFolder:
-        """Makes a folder at `path`, or at ``runs/<name>-<n>`` with the first free n."""
+        """Makes a folder at `path`; None: at the first free ``runs/<name>-<n>``."""
         if path is not None:
             if path.exists() and (not path.is_dir() or any(path.iterdir())):
                 raise TrainError(
@@ -58,7 +58,7 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
-        """Opens the folder of a run. Raises `TrainError` unless it has a configuration."""
+        """Opens a run folder. Raises `TrainError` if it has no configuration."""
         folder = cls(path)
         if not path.is_dir():
             raise TrainError(
@@ -103,8 +103,8 @@ class RunFolder:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Gives a temporary path to write, which replaces `path` if the block ends without an error.
-    The contents are on disk before `path` is replaced. An error leaves `path` as it was."""
+    """Yields a temporary path to write. It is flushed to disk and replaces `path` if the block ends
+    without an error; otherwise `path` stays as it was."""
     if path.exists() and not path.is_file():
         raise DatasetError(f"{path}: is no ordinary file, and stays as it is; give another path")
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -185,7 +185,7 @@ def keep_epochs(path: Path, epochs: int) -> list[EpochRecord]:
 
 @dataclass(frozen=True)
 class RunResult:
-    """The final figures."""
+    """The figures of a finished run."""
 
     metric: str  # the name of the metric that chose the best epoch
     best_epoch: int  # the epoch with the best validation, counted from 1

@@ -33,7 +33,7 @@ AnyLoader: TypeAlias = MacrobatchNeighborLoader | MacrobatchLinkNeighborLoader
 
 @dataclass(frozen=True, eq=False)
 class EmbeddedNodes:
-    """The rows of some nodes of one type."""
+    """Some nodes of one type, with their rows."""
 
     node: Tensor  # [n] int64, original ids
     rows: Tensor  # [n, columns]
@@ -43,11 +43,11 @@ class EmbeddedNodes:
         return len(self.node)
 
     def at(self, row: Tensor) -> Tensor:
-        """Returns a copy of some of the rows, by [k] int64 numbers in any order."""
+        """Returns a copy of rows by position, [k] int64 in any order."""
         return self.rows.index_select(0, row) if self.reads is None else self.reads.gather(self.rows, row)
 
     def split(self, size: int) -> Iterator[EmbeddedNodes]:
-        """Yields the nodes in pieces of at most ``size``, one at least."""
+        """Yields the nodes in pieces of at most ``size``, at least one piece."""
         for begin in range(0, max(1, len(self)), size):
             part = range(begin, min(begin + size, len(self)))
             node = self.node[part.start : part.stop]
@@ -57,7 +57,7 @@ class EmbeddedNodes:
             yield EmbeddedNodes(node, rows)
 
     def find(self, ids: Tensor) -> OwnRows:
-        """Finds the nodes of a list, [m] int64 original ids, that are among these."""
+        """Finds which of [m] int64 original ids are here, and in which rows."""
         return SortedNodes.of(self.node).find(ids)
 
     def ascending(self) -> EmbeddedNodes:
@@ -67,34 +67,34 @@ class EmbeddedNodes:
 
 @dataclass(frozen=True, eq=False)
 class RowsHere:
-    """Rows of all nodes of a graph, all in this process."""
+    """The rows of all nodes of a graph, in this process."""
 
     rows: Mapping[str, Tensor]  # [N_t, columns] by node type, in the order of original ids
     reads: AllNodes | None = None  # as of `EmbeddedNodes`
 
     def of(self, node_type: str, ids: Tensor) -> Tensor:
-        """Returns [n, columns], the rows of some nodes of a type; collective over ranks."""
+        """Returns [n, columns], the rows of nodes of a type; collective over ranks."""
         return self.own(node_type).at(ids)
 
     def own(self, node_type: str) -> EmbeddedNodes:
-        """Returns the rows of the nodes of a type that this rank holds."""
+        """Returns this rank's nodes of a type, with rows."""
         rows = self.rows[node_type]
         return EmbeddedNodes(torch.arange(len(rows)), rows, self.reads)
 
     def pieces(self, node_type: str, size: int) -> Iterator[EmbeddedNodes]:
-        """Yields the rows of all nodes of a type to every rank, a piece at a time; collective."""
+        """Yields all nodes of a type with rows to every rank, in pieces; collective."""
         return self.own(node_type).split(size)
 
 
 @dataclass(frozen=True, eq=False)
 class RowsOverRanks:
-    """Rows of all nodes of a graph that lie with their owners, with the methods of `RowsHere`."""
+    """The rows of all nodes of a graph, each on its owner's rank. Methods are as in `RowsHere`."""
 
     store: DistFeatureStore  # holds them as an attribute
 
     @classmethod
     def beside(cls, features: DistFeatureStore, rows: Mapping[str, Tensor]) -> RowsOverRanks:
-        """Returns the rows of all ranks; collective."""
+        """Returns the rows of all ranks, stored as ``features`` are; collective."""
         schema = features.part.schema
         tables: dict[Group, dict[str, Tensor]] = {
             group: {} for group in (*schema.node_groups, *schema.edge_groups)
@@ -127,8 +127,7 @@ def pieces_of_ranks(own: EmbeddedNodes, comm: Communicator, size: int) -> Iterat
 
 @dataclass(frozen=True, eq=False)
 class SampledRows:
-    """Rows that each rank computed from sampled neighbours, for some nodes, whoever owns them. The
-    methods are as those of `RowsHere`."""
+    """Rows of some nodes, each on the rank that sampled for it. Methods are as in `RowsHere`."""
 
     rows: Mapping[str, EmbeddedNodes]  # the rows that this rank computed, by node type
     offered: Tensor  # [m] int64, the nodes that `pieces` yields, where a rank has their rows
@@ -150,7 +149,7 @@ EmbeddedRows: TypeAlias = RowsHere | RowsOverRanks
 
 @dataclass(eq=False, kw_only=True)
 class RunGraph(ABC):
-    """A graph that is held whole, or in parts over the ranks. All loaders of a run share it."""
+    """The graph of a run, held whole or as parts on ranks. It makes all loaders."""
 
     config: TrainConfig
     data: Any  # the loader's first argument
@@ -164,24 +163,24 @@ class RunGraph(ABC):
 
     @property
     def memory_budget(self) -> int | None:
-        """The bytes left for the loader and for passes over all nodes; None: their choice."""
+        """The bytes left for the loader and for passes over all nodes; None lets these choose."""
         budget = self.config.sampling.memory_budget
         return None if budget is None else max(1, budget - self.held)
 
     def training_loader(self, nodes: Tensor, ranks: int = 1) -> tuple[AnyLoader, list[str]]:
-        """Makes the shuffled loader of training nodes, or edges, [n] ids of what is predicted, and
-        returns lines that the user should read; collective."""
+        """Makes the shuffled loader of training nodes, [n] ids, with lines for the user;
+        collective."""
         last, notes = self._last_minibatch(len(nodes), ranks, self.predicted.unit)
         return self._loader(nodes, last), notes
 
     def evaluation_loader(self, nodes: Tensor) -> AnyLoader:
-        """Makes a loader of nodes or edges in order, with evaluation's fanout; collective.
+        """Makes a loader of nodes or edges in order, with the fanout of evaluation; collective.
         Minibatches are the same in every evaluation and on any number of ranks."""
         return self._loader(nodes, None)
 
     def moment_loader(self, node_type: str, nodes: Tensor, time: int) -> AnyLoader:
-        """Makes a loader of nodes [n] int64, original ids of a type, as they are at a time in the
-        run's unit, with the fanout of evaluation; collective."""
+        """Makes a loader of nodes [n] int64, original ids of a type, at a time in the run's unit,
+        with the fanout of evaluation; collective."""
         return self._loader(nodes, None, node_type, torch.full((len(nodes),), time))
 
     def link_loader(
@@ -194,9 +193,9 @@ class RunGraph(ABC):
         excludes: bool = True,
         last: LastMinibatch | None = None,
     ) -> MacrobatchLinkNeighborLoader:
-        """Makes a loader of pairs [2, n] at their times [n]; collective. ``negatives``: how and how
-        many are drawn, or [n, k] int64, the targets that each is ranked among. ``excludes``:
-        whether a pair does not see its own edges. ``last``: as of `_arguments`."""
+        """Makes a loader of pairs [2, n] at their times [n]; collective. ``negatives``: how to draw
+        how many, or [n, k] int64, the targets to rank each pair among. ``excludes``: whether a
+        pair's own edges are hidden from it. ``last``: as in `_arguments`."""
         arguments, is_named = self._arguments(last), self.inputs.schema.has_names
         if isinstance(negatives, Tensor) and last is None:  # as many pairs in a minibatch as without
             arguments["batch_size"] = max(1, arguments["batch_size"] // (1 + negatives.size(1)))
@@ -217,8 +216,8 @@ class RunGraph(ABC):
     def link_training_loader(
         self, links: PredictedLinks, ranks: int = 1, times: Tensor | None = None
     ) -> tuple[MacrobatchLinkNeighborLoader, list[str]]:
-        """Makes the shuffled loader of training links, at times [n] int64 if the run looks at them,
-        with their negatives, and returns lines that the user should read; collective."""
+        """Makes the shuffled loader of training links with negatives, and returns lines for the
+        user, too; collective. ``times``: [n] int64 of the links, or None."""
         task, split = self.config.task, links.split("train")
         last, notes = self._last_minibatch(len(split), ranks, "links")
         mode = "binary" if task.loss in (None, TaskLoss.BCE) else "triplet"
@@ -267,8 +266,8 @@ class RunGraph(ABC):
         return config.sampling.cache is CacheKind.AGGREGATION if training else config.evaluates_with_cache
 
     def _arguments(self, last: LastMinibatch | None) -> dict[str, Any]:
-        """Returns the arguments that loaders of nodes and of links share. ``last``: what becomes of
-        a smaller minibatch in training; None: evaluation, which has every node in order."""
+        """Returns the arguments of every loader. ``last``: what training does with a smaller last
+        minibatch; None for evaluation, which has every node in order."""
         config, sampling, training = self.config, self.config.sampling, last is not None
         return {
             "num_neighbors": list(sampling.fanout if training else config.test_fanout),
@@ -287,18 +286,18 @@ class RunGraph(ABC):
         }
 
     def all_nodes(self) -> AllNodes:
-        """Returns the nodes that this rank owns, for the inference of all nodes; collective."""
+        """Returns this rank's own nodes, for inference over all nodes; collective."""
         return AllNodes(self._whole_data(), self.config.run.threads, self.memory_budget)
 
     def _with_learned_rows(self, data: Any) -> Any:
-        """Returns a graph whose features have the present learned rows behind them; collective."""
+        """Returns a graph with the current learned rows appended to the features; collective."""
         for name in self.inputs.learned:
             assert self.embedding is not None, "there are learned rows"
             data = self.embedding.as_features(data, node_type=name)
         return data
 
     def labels(self, network: RowNetwork, batch: Any) -> Tensor:
-        """Returns [S, ...], the rows of the labels "y" of the minibatch's seed nodes, or edges."""
+        """Returns [S, ...], the labels "y" of a minibatch's seed nodes or edges."""
         if isinstance(network, NativeNetwork):
             return self.node_labels(network, batch)
         assert isinstance(self.predicted, PredictedEdges), "links have no labels"
@@ -307,20 +306,20 @@ class RunGraph(ABC):
 
     @abstractmethod
     def node_labels(self, network: NativeNetwork, batch: Any) -> Tensor:
-        """Returns [S, ...], the rows of the labels "y" of the minibatch's seed nodes."""
+        """Returns [S, ...], the labels "y" of a minibatch's seed nodes."""
 
     @abstractmethod
     def owned_labels(self) -> Tensor:
-        """Returns [n, ...], the rows of the labels "y" of the nodes of `all_nodes`."""
+        """Returns [n, ...], the labels "y" of the nodes in `all_nodes`."""
 
     @abstractmethod
     def embedded(self, nodes: AllNodes, rows: Mapping[str, Tensor]) -> EmbeddedRows:
-        """Returns the computed rows of `all_nodes`, by type, to read by original id; collective."""
+        """Makes computed rows of `all_nodes`, by type, readable by original id; collective."""
 
     @abstractmethod
     def _whole_data(self) -> Any:
-        """Returns the edges and the features as `AllNodes` takes them."""
+        """Returns edges and features, as `AllNodes` takes them."""
 
     @abstractmethod
     def _own_arguments(self, training: bool) -> dict[str, Any]:
-        """Returns the loader's other arguments that depend on where the graph lies."""
+        """Returns the loader arguments that depend on how the graph is held."""

@@ -17,7 +17,7 @@ from pyg_batchgnn.train.tasks import Evaluation
 
 @dataclass(frozen=True)
 class EvaluateRequest:
-    """A request for metrics."""
+    """What `evaluate_run` computes."""
 
     restore: RestoreRequest  # the run whose model is evaluated
     splits: tuple[str, ...] = ("val", "test")  # the names of splits
@@ -36,7 +36,7 @@ class EvaluateSummary:
 
 
 def evaluate_run(request: EvaluateRequest, ranks: Ranks) -> EvaluateSummary:
-    """Computes the metrics; collective. Raises errors as `predict_nodes`."""
+    """Computes metrics of a run's best weights; collective. Raises errors as `predict_nodes`."""
     command = f"evaluate {request.restore.run}"
     ranks.agree({"command": command, "splits": list(request.splits), "out": str(request.out)})
     with ranks.one_error():

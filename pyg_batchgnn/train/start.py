@@ -51,18 +51,23 @@ _HEADER = textwrap.TextWrapper(80, subsequent_indent=" " * 8, break_long_words=F
 
 
 def start_run(config: TrainConfig, path: Path | None, console: Console) -> RunOutcome:
-    """Trains from the beginning in a new run folder. ``path``: the folder; None chooses
-    ``runs/<dataset>-<model>-<n>``. Raises TrainError for a configuration or run folder,
-    DatasetError for a data set or saved partition that cannot be used, and CommError if another
-    rank failed, or was given other arguments."""
+    """Trains from the beginning in a new run folder; collective.
+
+    Args:
+        path: the folder; None chooses ``runs/<dataset>-<model>-<n>``.
+
+    Raises:
+        TrainError: the configuration or run folder cannot be used.
+        DatasetError: the data set or saved partition cannot be used.
+        CommError: another rank failed, or was given other arguments.
+    """
     with Ranks.join(config.ranks) as ranks:
         return _start(ranks, config, path, _first_console(ranks, console))
 
 
 def resume_run(path: Path, changes: list[str], console: Console) -> RunOutcome:
-    """Continues the run in the folder `path`, with `changes` as `assign` takes them. Raises errors
-    as `start_run`. Only the first rank need have the folder, so the options by which the ranks join
-    are taken from `changes` alone."""
+    """Continues the run in the folder `path`, which only the first rank must have; collective.
+    ``changes``: as in `assign`; ranks join by these alone. Raises errors as `start_run`."""
     joining = [change for change in changes if change.startswith("ranks.")]
     with Ranks.join(assign(TrainConfig(), joining).ranks) as ranks:
         written = _read_written(ranks, path)
@@ -70,8 +75,8 @@ def resume_run(path: Path, changes: list[str], console: Console) -> RunOutcome:
 
 
 def start_or_resume_run(config: TrainConfig, path: Path, console: Console) -> RunOutcome:
-    """Continues the run at `path` if it has a checkpoint, which must have been started with the
-    same configuration; else starts it. Raises errors as `start_run`."""
+    """Continues the run at `path` if it has a checkpoint, else starts it; collective. Raises errors
+    as `start_run`, and TrainError if the run was started with another configuration."""
     with Ranks.join(config.ranks) as ranks:
         console = _first_console(ranks, console)
         if ranks.from_first(lambda: RunFolder(path).checkpoint.exists()):
@@ -138,7 +143,7 @@ def _run(
     console: Console,
     checkpoint: Checkpoint | None = None,
 ) -> RunOutcome:
-    """Trains and tests, from a checkpoint if there is one."""
+    """Trains and tests, from a checkpoint if given."""
     kept = 0 if checkpoint is None else checkpoint.progress.epoch
     with ranks.any_error():  # other ranks than the first have a log that receives nothing
         kind = job.config.run.log if ranks.is_first else None
@@ -171,7 +176,7 @@ def _first_console(ranks: Ranks, console: Console) -> Console:
 
 
 def _read_written(ranks: Ranks, path: Path) -> TrainConfig:
-    """Returns the configuration of a run to resume, as the first rank reads it; collective."""
+    """Returns the configuration of a run to resume, which the first rank reads; collective."""
 
     def read() -> dict[str, dict[str, object]]:
         folder = RunFolder.open(path)

@@ -15,7 +15,7 @@ from pyg_batchgnn.train.ranks import Ranks
 
 
 class Task(ABC):
-    """A prediction that a model learns from minibatches."""
+    """What a model learns to predict from minibatches."""
 
     metrics: ClassVar[tuple[Metric, ...]]  # all that an evaluation measures, the default metric first
     train_metric: ClassVar[Metric]  # the metric of training minibatches
@@ -27,18 +27,18 @@ class Task(ABC):
     @property
     @abstractmethod
     def described(self) -> str:
-        """The task for people, as in "16 classes"."""
+        """The task as the user sees it, as in "16 classes"."""
 
     @abstractmethod
     def targets(self, labels: Tensor) -> Tensor:
-        """Returns the targets of a minibatch, as `loss` takes them."""
+        """Returns the targets of a minibatch for `loss`."""
 
     @abstractmethod
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Returns the mean loss of at least one target. ``outputs``: [S, ...] float32."""
 
     def weight(self, targets: Tensor) -> float:
-        """Returns the weight that these targets have together in the mean loss of more of them."""
+        """Returns the total weight of these targets in a mean loss over several minibatches."""
         return float(len(targets))
 
     @abstractmethod
@@ -46,7 +46,7 @@ class Task(ABC):
         """Returns numerator and denominator of `train_metric`, to be summed over minibatches."""
 
     def improves(self, score: float, best: float | None) -> bool:
-        """Returns whether a score of `metric` is better than the best one before, if any."""
+        """Returns whether a finite score of `metric` is better than ``best``, or the first one."""
         if not math.isfinite(score):
             return False
         if best is None or not math.isfinite(best):
@@ -55,33 +55,33 @@ class Task(ABC):
 
 
 class Tally(ABC):
-    """Predictions of an evaluation so far, in the form in which its metrics need them."""
+    """Accumulates predictions of an evaluation for its metrics."""
 
     @abstractmethod
     def add(self, outputs: Tensor, targets: Tensor) -> None:
-        """Adds the nodes of a minibatch, as `NodeTask.loss` takes them."""
+        """Adds the nodes of a minibatch. Arguments are those of `NodeTask.loss`."""
 
     @abstractmethod
     def scores(self, ranks: Ranks) -> dict[Metric, float]:
-        """Returns the metrics of the nodes of all ranks; collective. There is at least one node."""
+        """Returns the metrics over all ranks, which have at least one node together; collective."""
 
 
 class NodeTask(Task):
-    """A prediction for each node or edge; the labels of minibatches are rows of the labels "y"."""
+    """A prediction for each node or edge, learned from the labels "y"."""
 
     unit = "nodes"
 
     @abstractmethod
     def labelled(self, labels: Tensor) -> Tensor:
-        """Returns [S] bool, whether each node has a label. Arguments are those of `targets`."""
+        """Returns [S] bool, whether nodes have a label. ``labels``: [S, ...], as in `targets`."""
 
     @abstractmethod
     def tally(self) -> Tally:
-        """Returns a tally without nodes."""
+        """Returns an empty tally."""
 
     @abstractmethod
     def predictions(self, outputs: Tensor) -> dict[str, Tensor]:
-        """Returns the arrays of a prediction: one row per node of `outputs` [S, columns]."""
+        """Returns the arrays to write by name, one row per node of `outputs` [S, columns]."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class Evaluation:
         return math.isfinite(self.loss)
 
     def problem(self, unit: str) -> str:
-        """Returns what is not finite, as a part of a sentence. ``unit``: "nodes" or "links"."""
+        """Returns what is not finite, as part of a sentence. ``unit``: "nodes" or "links"."""
         if not self.not_finite:
             return f"the loss is {self.loss}"
         return (
@@ -118,7 +118,7 @@ class Evaluation:
 
 
 class Scoring:
-    """The loss and the metrics of the nodes that have a label."""
+    """Accumulates the loss and metrics of labelled nodes."""
 
     def __init__(self, task: NodeTask) -> None:
         self._task = task
@@ -127,7 +127,7 @@ class Scoring:
         self._count = self._not_finite = 0
 
     def add(self, outputs: Tensor, labels: Tensor) -> None:
-        """Adds nodes. Those without a label are left out."""
+        """Adds nodes; those without a label are ignored."""
         known = self._task.labelled(labels)
         outputs, targets = outputs[known], self._task.targets(labels[known])
         if not len(targets):
@@ -156,7 +156,7 @@ def count_not_finite(outputs: Tensor) -> int:
 
 def roc_auc(scores: Tensor, positive: Tensor) -> float | None:
     """Returns the area under the ROC curve of one label: the probability that a positive node has a
-    higher score than a negative one, where equal scores count half. None unless there are both.
+    higher score than a negative one, where ties count half. None unless there are both.
 
     ``scores``: [n] floating-point, higher for positive nodes. ``positive``: [n] bool.
     """
@@ -170,8 +170,8 @@ def roc_auc(scores: Tensor, positive: Tensor) -> float | None:
 
 
 def average_precision(scores: Tensor, positive: Tensor) -> float | None:
-    """Returns the average precision of one label: the mean of precision over recall's steps. None
-    without positive nodes. ``scores``: [n] floating-point. ``positive``: [n] bool."""
+    """Returns the average precision of one label: the mean of precision over the steps of recall.
+    None without positive nodes. ``scores``: [n] floating-point. ``positive``: [n] bool."""
     true, false = _curve(scores, positive)
     if not len(true) or not true[-1]:
         return None
@@ -182,15 +182,14 @@ def average_precision(scores: Tensor, positive: Tensor) -> float | None:
 
 
 def f1_score(true: Tensor, false: Tensor, missed: Tensor) -> Tensor:
-    """Returns the F1 score of each class or label, float64; 0 where all counts are 0. ``true``,
-    ``false``: the nodes that were rightly and wrongly predicted to have it. ``missed``: those that
-    have it and were predicted not to."""
+    """Returns [C] float64, the F1 score of each class or label; 0 where all counts are 0. ``true``,
+    ``false``, ``missed``: [C] counts of true positives, false positives and false negatives."""
     twice = 2 * true.double()
     return twice / (twice + false + missed).clamp(min=1)
 
 
 def _curve(scores: Tensor, positive: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns the counts of positive and of negative nodes at or above each distinct score."""
+    """Returns, for each distinct score, how many positive and how many negative nodes reach it."""
     ordered, order = scores.sort(descending=True)
     hits = positive[order]
     last = torch.ones(len(ordered), dtype=torch.bool)

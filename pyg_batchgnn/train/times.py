@@ -17,8 +17,8 @@ _NEVER = torch.iinfo(torch.int64).max
 
 
 def times_of(dataset: Dataset, config: TrainConfig) -> dict[Group, Tensor]:
-    """Returns the times of nodes and edges by type and relation, [rows] int64; none in a run
-    without times. Raises `TrainError` if the attribute is missing, or holds no int64 times."""
+    """Returns [rows] int64, the times by node type or relation; empty in a run without times.
+    Raises `TrainError` if the attribute is missing or not int64."""
     name = config.sampling.time_attr
     if name is None:
         return {}
@@ -38,7 +38,7 @@ def times_of(dataset: Dataset, config: TrainConfig) -> dict[Group, Tensor]:
 
 
 def freeze_of(config: TrainConfig) -> int | None:
-    """Returns the time after which nothing is sampled. Raises DatasetError if it is none."""
+    """Returns the time after which nothing is sampled, or None. Raises DatasetError if invalid."""
     if config.sampling.freeze is None:
         return None
     keys = FolderKeys.of(config.run.dataset)
@@ -50,13 +50,13 @@ def is_time(table: Tensor) -> bool:
 
 
 def of_type(dataset: Dataset, group: Group | str) -> str:
-    """Returns the name of a type or relation for an error, where the data set has names."""
+    """Returns the name of a type or relation for an error; "" in a data set without named types."""
     return f" of type {str(group)!r}" if dataset.has_names else ""
 
 
 def link_times(dataset: Dataset, links: PredictedLinks, split: str, name: str) -> Tensor:
-    """Returns [n] int64, the times of the links of a split: its attribute of that name, else those
-    of the edges. Raises `TrainError` if there are none, or a link is no edge or several ones."""
+    """Returns [n] int64, the times of a split's links: its attribute ``name``, else the times of
+    the edges. Raises `TrainError` if there are none, or a link is not exactly one edge."""
     found = links.split(split)
     if not len(found):
         return torch.empty(0, dtype=torch.int64)
@@ -95,8 +95,8 @@ def _times_of_pairs(edges: EdgeSet, index: Tensor, num_targets: int, name: str, 
 
 
 def first_times_of(dataset: Dataset, node_type: str, name: str) -> Tensor | None:
-    """Returns [N] int64, the time from which each node of a type exists; None if all exist always.
-    It is the node's own time, or else that of the first timed edge at it."""
+    """Returns [N] int64, the time from which each node of a type exists: its own time, else that of
+    its first timed edge. None if all nodes always exist."""
     nodes = dataset.nodes_of(node_type)
     if name in nodes.tables:
         return nodes.tables[name].reshape(-1)

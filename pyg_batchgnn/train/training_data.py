@@ -35,7 +35,7 @@ _OF_ROWS = ("embedding.columns", "embedding.rule", "embedding.learning_rate")
 
 @dataclass(frozen=True, eq=False)
 class TrainingData:
-    """The attributes and splits that training reads."""
+    """The attributes that training reads."""
 
     inputs: ModelInputs  # what the model reads of the nodes of each type
     #: [N_t, ...], the labels of the predicted nodes by their type; none for links
@@ -48,7 +48,7 @@ class TrainingData:
 
     @classmethod
     def of(cls, dataset: Dataset, config: TrainConfig) -> TrainingData:
-        """Takes what a run reads from a data set."""
+        """Reads what a run needs. Raises TrainError or DatasetError if the data does not fit."""
         link, labels, predicted = None, dict[str, Tensor](), predicted_of(dataset, config.task)
         timed, edge_rows = None, None  # the group whose rows need times of their own
         if isinstance(predicted, PredictedLinks):
@@ -105,7 +105,7 @@ def _read_edges(dataset: Dataset, config: TrainConfig) -> dict[Relation, Tensor]
 
 
 def _checked(dataset: Dataset, rows: NodeSet | EdgeSet, x: Tensor) -> Tensor:
-    """Returns features of nodes or edges that models can read."""
+    """Returns features of nodes or edges; raises an error if models cannot read them."""
     is_node = isinstance(rows, NodeSet)
     what, own = ("node features", FEATURES) if is_node else ("edge features", EDGE_FEATURES)
     name = f"{dataset.name}: the {what} {own!r}{of_type(dataset, rows.group)}"
@@ -182,8 +182,8 @@ NATIVE_TYPES = (torch.float16, torch.bfloat16, torch.float32)
 def feature_tables(
     features: Mapping[str | Relation, Tensor], config: TrainConfig
 ) -> tuple[dict[str | Relation, Tensor], int]:
-    """Returns the features as a run's layers read them, by type and relation, and the bytes that
-    were read from files into memory. With a memory budget they take at most half of it."""
+    """Returns the features as layers read them, by type and relation, and the bytes read from files
+    into memory: with a memory budget, at most half of it."""
     budget, tables, held = config.sampling.memory_budget, dict[str | Relation, Tensor](), 0
     for name, x in features.items():
         tables[name] = feature_table(x, config, None if budget is None else budget // 2 - held)
@@ -201,7 +201,7 @@ _STATE = {
 
 
 def check_learned_fit(dataset: Dataset, config: TrainConfig, learned: Mapping[str, int], ranks: int) -> None:
-    """Refuses learned rows that do not fit the memory budget with the state of their optimizer."""
+    """Raises an error if learned rows, with optimizer state, exceed the memory budget."""
     numbers = sum(dataset.nodes_of(name).num_nodes * columns for name, columns in learned.items())
     size = 4 * numbers * (1 + _STATE[config.embedding.rule]) // ranks
     budget = config.sampling.memory_budget
@@ -216,8 +216,8 @@ def check_learned_fit(dataset: Dataset, config: TrainConfig, learned: Mapping[st
 def check_joined(
     config: TrainConfig, learned: Mapping[str, int], tables: Mapping[str | Relation, Tensor]
 ) -> None:
-    """Refuses to join learned rows to features that stay on disk, as inference of all nodes does.
-    Raises `TrainError` if a type has both, and the run computes all nodes."""
+    """Raises `TrainError` if the run computes all nodes, and a type has both learned rows and
+    features that stay on disk: these would have to be joined in memory."""
     links = config.task.kind is TaskKind.LINKS and not config.is_timed
     if not links and config.sampling.evaluation is not EvaluationKind.EXACT:
         return
@@ -231,10 +231,9 @@ def check_joined(
 
 
 def feature_table(x: Tensor, config: TrainConfig, room: int | None = None) -> Tensor:
-    """Returns the features as the run's layers read them, on huge pages if in memory. A table that
-    is mapped from a file is read into memory if it takes at most half of the free memory, and at
-    most ``room`` bytes; where its type has to change, half of all memory counts, so that results do
-    not depend on what is free."""
+    """Returns features as layers read them, on huge pages if in memory. A table in a file is read
+    into memory if it takes at most half of the free memory, and at most ``room`` bytes. If its
+    dtype must change, half of all memory counts, so that results do not depend on what is free."""
     dtype = feature_type(x, config)
     if isinstance(x, ops.QuantizedTensor):
         return _code_table(ops.QuantizedTensor(x.codes, x.decoding, dtype), room)
@@ -279,8 +278,8 @@ def _left_in_file(x: Tensor) -> Tensor:
 
 
 def feature_type(x: Tensor, config: TrainConfig) -> torch.dtype:
-    """Returns the type in which features are held and sent: bfloat16 in a bfloat16 run; else
-    float32, but native layers read features of at most 32 bits as they are."""
+    """Returns the dtype in which features are held and sent: bfloat16 in a bfloat16 run, else
+    float32; native layers read features of at most 32 bits unconverted."""
     if config.run.precision is Precision.BFLOAT16:
         return torch.bfloat16
     return x.dtype if x.dtype in NATIVE_TYPES else torch.float32
@@ -304,8 +303,8 @@ _LARGE_CSC = 256 << 20
 
 
 def fingerprint_dataset(dataset: Dataset) -> dict[str, int]:
-    """Returns the counts of a data set, and a checksum of at most a million evenly spaced elements
-    per array, 4,096 of arrays of more than 4 GiB, whatever the types of its integers."""
+    """Returns counts of a data set, and a checksum of at most a million evenly spaced elements per
+    array, 4,096 if it exceeds 4 GiB. It does not depend on the dtypes of integers."""
     columns = 0
     for nodes in dataset.node_sets:
         x = nodes.tables.get(FEATURES)

@@ -165,7 +165,7 @@ def _report(error: Exception, arguments: list[str]) -> int:
 
 
 def _as_typed(message: str, arguments: list[str]) -> str:
-    """Returns a message with flags in the place of the fields that the user set by flags."""
+    """Returns a message in which fields that were set by flags are named by these flags."""
     typed = {argument.partition("=")[0] for argument in arguments}
     for row in OPTIONS.values():
         if flag := next((one for one in row.flags if one in typed), None):
@@ -174,7 +174,7 @@ def _as_typed(message: str, arguments: list[str]) -> str:
 
 
 def _complain(message: str, status: int) -> int:
-    """Prints one line to the standard error, and returns `status`."""
+    """Prints one line to standard error, and returns the exit status ``status``."""
     if os.environ.get(DEBUG_VARIABLE):
         raise
     who = f"rank {_rank()}: " if _rank() else ""

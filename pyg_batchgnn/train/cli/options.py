@@ -30,8 +30,8 @@ def option(name: str) -> Any:
 
 
 def with_options(added: Mapping[str, Any]) -> Callable[[Callable[..., T]], Callable[..., T]]:
-    """Gives a command more options, behind the parameters that it writes out; it takes them as
-    keywords. ``added``: their annotations by name. None stands for one that was not given."""
+    """Adds options to a command, after the parameters in its signature; the command receives them
+    as keywords, None if not given. ``added``: annotations by name."""
 
     def decorated(command: Callable[..., T]) -> Callable[..., T]:
         own = inspect.signature(command, eval_str=True)
@@ -55,8 +55,8 @@ def with_options(added: Mapping[str, Any]) -> Callable[[Callable[..., T]], Calla
 
 def assignments(given: Mapping[str, Any]) -> list[str]:
     """Returns the fields that options set, as texts for `assign`. A fanout without a number of
-    layers sets the number of layers too. ``given``: the value of each option by its name, None if
-    it was not given. Raises `TrainError` if a size is not a number of bytes."""
+    layers also sets the number of layers. ``given``: values by option name, None if not given.
+    Raises `TrainError` if a size is not a number of bytes."""
     texts = []
     if given.get("fanout") is not None and given.get("num_layers") is None:
         texts.append(f"model.num_layers={len(str(given['fanout']).split(','))}")
@@ -69,8 +69,8 @@ def assignments(given: Mapping[str, Any]) -> list[str]:
 
 
 def parse_size(text: str) -> int:
-    """Returns the bytes of a text like 2GiB, 500MB or 100B. Only 0 needs no unit. Raises
-    `TrainError` if the text is not a number of bytes, or has no unit."""
+    """Returns the bytes of a text like 2GiB, 500MB or 100B; only 0 needs no unit. Raises
+    `TrainError` if it is not a number of bytes with a unit."""
     from pyg_batchgnn.ops import parse_bytes
 
     with as_train_error(ValueError):

@@ -233,7 +233,7 @@ def _code_lines(graph: Dataset) -> list[str]:
 
 
 def _check_trainable(graph: Dataset, node_type: str | None, **given: object) -> TrainConfig:
-    """Refuses a graph as ``train`` with the same options would. Returns the configuration."""
+    """Returns the configuration. Raises errors as ``train`` would with these options."""
     from pyg_batchgnn.planner import seed_type_of
     from pyg_batchgnn.train.network import build_network
     from pyg_batchgnn.train.node_tasks import task_of
@@ -278,7 +278,7 @@ def _read_machine(path: Path) -> PlannerMachine:
 
 def parse_rate(text: str) -> float:
     """Returns the bytes per second of a text like 1gbit, 100mbit or 12.5GB. Raises `TrainError` if
-    the text is not a rate with a unit, or the rate is not positive."""
+    it is not a positive rate with a unit."""
     from pyg_batchgnn.ops import parse_bytes
 
     match = re.fullmatch(r"\s*(.*?)(bit)?(/s)?\s*", text.lower())

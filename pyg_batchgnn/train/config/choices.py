@@ -87,7 +87,7 @@ class Metric(str, Enum):  # a measure of predictions. Each task has some of them
 
     @property
     def label(self) -> str:
-        """The name for people, as in "ROC-AUC"."""
+        """The metric's name in tables and plots, as in "ROC-AUC"."""
         named = {"roc_auc": "ROC-AUC", "mae": "MAE", "rmse": "RMSE", "mrr": "MRR"}
         text = self.value.replace("hits", "Hits").replace("_", " ").replace("f1", "F1")
         return named.get(self.value, text)

@@ -50,8 +50,8 @@ _OF_SCHEDULE = ("optimiser.schedule_options", "optimiser.schedule_every")
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """The whole configuration. It is checked when it is made: raises `TrainError` if a value is out
-    of bounds, or two values contradict each other."""
+    """The configuration of a run, by section. Raises `TrainError` if a value is out of bounds, or
+    two values contradict each other."""
 
     model: ModelConfig = field(default_factory=ModelConfig)
     sampling: SamplingConfig = field(default_factory=SamplingConfig)
@@ -86,7 +86,7 @@ class TrainConfig:
 
     @property
     def test_fanout(self) -> tuple[int, ...]:
-        """The fanout of evaluation: 20 per hop; that of training for GIN (BatchGNN, appendix E)."""
+        """The fanout of evaluation; by default 20 per hop, for GIN as in training (appendix E)."""
         if self.sampling.test_fanout is not None:
             return self.sampling.test_fanout
         return self.sampling.fanout if self.model.kind is ModelKind.GIN else (20,) * self.model.num_layers
@@ -153,7 +153,7 @@ def _check_numbers(config: TrainConfig) -> None:
 
 
 def edges_unread(config: TrainConfig) -> str | None:
-    """Returns why a run cannot read the features of edges; None if it can."""
+    """Returns why a run cannot read edge features; None if it can."""
     if config.model.kind is not ModelKind.GAT:
         return f"{config.model.kind.value} reads the features of nodes alone; choose --model gat"
     if config.ranks.remote is not RemoteKind.EXACT:
@@ -162,7 +162,7 @@ def edges_unread(config: TrainConfig) -> str | None:
 
 
 def _conflicts(config: TrainConfig) -> Iterator[tuple[str, str]]:
-    """Yields fields whose value does not go with that of another one, and why."""
+    """Yields (field, reason) for each field with a value that contradicts another field."""
     model, task, ranks = config.model, config.task, config.ranks
     if model.edge_features == "read" and (because := edges_unread(config)) is not None:
         yield "model.edge_features", because
@@ -266,7 +266,8 @@ _OF_FILES = TrainConfig(model=ModelConfig(edge_features="none"))
 
 
 def config_from_dict(values: Mapping[str, Any], base: TrainConfig = _OF_FILES) -> TrainConfig:
-    """Returns a configuration from nested dicts. The message names the field."""
+    """Returns a configuration from nested dicts. Raises `TrainError` naming the field. ``base``:
+    gives the values of absent fields."""
     return _merge(base, values, "")
 
 
@@ -277,8 +278,8 @@ def preset(name: str) -> TrainConfig:
 
 
 def read_config(path: Path) -> TrainConfig:
-    """Returns the configuration that the file at `path` holds. Raises `TrainError` or
-    `DatasetError` if it is missing, is not JSON, or does not hold a configuration."""
+    """Returns the configuration in a JSON file. Raises `TrainError` or `DatasetError` if the file
+    is missing, is not JSON, or is not a configuration."""
     from pyg_batchgnn.data.files import read_json  # loads torch, which --help does without
 
     if not path.is_file():
@@ -292,7 +293,7 @@ def read_config(path: Path) -> TrainConfig:
 
 def assign(config: TrainConfig, assignments: list[str]) -> TrainConfig:
     """Returns `config` with fields set from texts like ``sampling.fanout=10,10``. Raises
-    `TrainError` if a text has no "=", names no field, or its value does not fit."""
+    `TrainError` if a text has no "=", names no field, or has a value that does not fit."""
     nested: dict[str, dict[str, Any]] = {}
     for text in assignments:
         name, equals, value = text.partition("=")
@@ -402,8 +403,8 @@ def agreed_fields(config: TrainConfig) -> dict[str, Any]:
 
 
 def with_decided_fields(wanted: TrainConfig, written: TrainConfig) -> TrainConfig:
-    """Returns `wanted`, with the fields that it leaves open taken from `written`, the configuration
-    of the run that is resumed; they were decided when it started."""
+    """Returns `wanted`, with fields that are open there and were decided at the start of the
+    resumed run taken from that run's configuration `written`."""
     decided: dict[str, dict[str, Any]] = {}
     for path, row in FIELDS.items():
         if row.option.is_decided and _plain(wanted.value(path)) in (None, "auto", "probe"):
