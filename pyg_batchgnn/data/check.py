@@ -49,7 +49,6 @@ class _Checker:
         return lambda name, fact, remedy: self.error(csc_array(group, name), fact, remedy)
 
     def shape(self, array: str, tensor: Tensor, expected: tuple[int | None, ...]) -> None:
-        """Raises `DatasetError` unless the shape is `expected`, where None is any size."""
         shape = tuple(tensor.shape)
         fits = len(shape) == len(expected) and all(
             want in (None, size) for size, want in zip(shape, expected, strict=True)

@@ -103,13 +103,11 @@ class Quantization:
 
 
 def check_bits(bits: int) -> None:
-    """Raises `ValueError` unless ``bits`` is 8."""
     if bits != 8 or isinstance(bits, bool):
         raise ValueError(f"bits must be 8, got {bits!r}: codes are int8, and narrower ones are not supported")
 
 
 def attribute_names(attributes: str | Sequence[str]) -> list[str]:
-    """Returns the distinct names; a text is one name."""
     return list(dict.fromkeys([attributes] if isinstance(attributes, str) else attributes))
 
 
@@ -137,6 +135,7 @@ class WideRows:
 
     @property
     def columns(self) -> int:
+        """The number of columns F; 1 for [N]."""
         return 1 if self.table.dim() == 1 else self.table.size(1)
 
     def pieces(self, elements: int = _PIECE) -> Iterator[tuple[int, Tensor]]:
@@ -322,7 +321,6 @@ class RowCoder:
 
     @staticmethod
     def passes(how: Quantization) -> int:
-        """Returns how often all elements are read."""
         return 2 if how.percentile is None else 2 + len(_DIGITS)
 
     def codes(self, source: WideRows) -> Iterator[Tensor]:
@@ -343,7 +341,6 @@ class RowCoder:
             self._tell(rows.numel())
 
     def report(self) -> QuantizedTable:
-        """Returns what the codes cost, once all were made."""
         elements = sum(one.table.numel() for one in self._sources)
         return QuantizedTable(
             self._name,

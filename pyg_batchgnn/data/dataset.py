@@ -39,6 +39,7 @@ class LinkSplit:
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, Tensor]) -> LinkSplit:
+        """Makes a split of its arrays by name, as `arrays` returns them."""
         known = (INDEX, NEGATIVES, NEGATIVE_TARGETS)
         tables = {name: table for name, table in arrays.items() if name not in known}
         return cls(arrays[INDEX], tables, arrays.get(NEGATIVES), arrays.get(NEGATIVE_TARGETS))
@@ -64,10 +65,12 @@ class NodeSet:
 
     @property
     def group(self) -> Group:
+        """The key of these nodes in mappings of nodes and edges."""
         return Group(RowKind.NODE, self.name)
 
     @property
     def num_rows(self) -> int:
+        """The number of nodes."""
         return self.num_nodes
 
 
@@ -98,6 +101,7 @@ class EdgeSet:
 
     @property
     def group(self) -> Group:
+        """The key of these edges in mappings of nodes and edges."""
         return Group(RowKind.EDGE, self.relation)
 
     @property
@@ -109,6 +113,7 @@ class EdgeSet:
 
     @property
     def csc(self) -> InEdges | None:
+        """The edges by destination; None if they are a list."""
         return self.topology if isinstance(self.topology, InEdges) else None
 
     @property
@@ -136,6 +141,7 @@ class EdgeSet:
 
     @property
     def num_rows(self) -> int:
+        """The number of edges."""
         return self.num_edges
 
 
@@ -228,6 +234,7 @@ class Dataset:
 
     @property
     def sets(self) -> list[NodeSet | EdgeSet]:
+        """All node sets, then all edge sets."""
         return [*self.node_sets, *self.edge_sets]
 
     @property
@@ -275,10 +282,12 @@ class Dataset:
 
     @property
     def nodes(self) -> NodeSet:
+        """The nodes of the only type."""
         return self._only(self.node_sets, "nodes", "nodes_of(type)")
 
     @property
     def edges(self) -> EdgeSet:
+        """The edges of the only relation."""
         return self._only(self.edge_sets, "edges", "edges_of(relation)")
 
     @property
@@ -288,10 +297,12 @@ class Dataset:
 
     @property
     def splits(self) -> dict[str, Tensor]:
+        """The node ids of the only type by split, int64."""
         return self._only(self.node_sets, "splits", "nodes_of(type).splits").splits
 
     @property
     def num_classes(self) -> int:
+        """The number of classes of the only type."""
         return self._only(self.node_sets, "num_classes", "nodes_of(type).num_classes").num_classes
 
     @property

@@ -426,7 +426,6 @@ class FolderReader:
         return max((int(ends.max()) + 1 for ends in ids if ends.numel()), default=0)
 
     def warn_of_unread(self) -> None:
-        """Warns of each file with data that was not read."""
         folders = [path for name in _FOLDERS for path in (self.path / name).rglob("*")]
         for path in sorted([*self.path.glob("*"), *folders]):
             if path.suffix.lower() not in _DATA or path in self._read or not path.is_file():

@@ -202,7 +202,6 @@ class _Conversion:
         return self._keeps_ids or has_tables or (reader is not None and bool(reader.columns))
 
     def _count_nodes(self) -> dict[Group, int]:
-        """Returns the number of nodes by type, from META.json, headers, or the edges."""
         counts = {}
         for number, group in enumerate(self._schema.node_groups):
             said = self._folder.meta.num_nodes.get(str(group.name))

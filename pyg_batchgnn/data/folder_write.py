@@ -89,7 +89,6 @@ def _topology(edges: EdgeSet) -> dict[str, Tensor]:
 
 @contextmanager
 def new_folder(path: str | Path) -> Iterator[Path]:
-    """Yields a `temporary_folder` with empty folders for attributes and splits."""
     with temporary_folder(path) as temporary:
         with writing(Path(path)):
             for folder in (*FOLDERS.values(), SPLITS_FOLDER):

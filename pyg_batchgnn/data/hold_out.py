@@ -84,7 +84,6 @@ def _edges(dataset: Dataset, relation: Relation | None) -> EdgeSet:
 
 
 def _keys(dataset: Dataset, edges: EdgeSet, index: Tensor) -> Tensor:
-    """Returns [E] int64, a number for each pair of nodes, for both directions within a type."""
     source, target = index.to(torch.int64)
     if edges.relation[0] == edges.relation[2]:
         source, target = torch.minimum(source, target), torch.maximum(source, target)

@@ -119,6 +119,7 @@ class FolderKeys:
 
     @property
     def clock(self) -> Clock:
+        """How the folder's times are read and shown."""
         path = self.folder / "times.json"
         if not path.is_file():
             return Clock()
@@ -283,7 +284,6 @@ def _read_columns(file: Path, types: Mapping[str, Any]) -> Any:
 
 
 def _check_floats(file: Path, name: str, column: Any, kind: Any) -> None:
-    """Raises `DatasetError` for floating-point values that stand for several keys."""
     values, most = column.to_numpy(), whole_below(column.type)
     rows = np.flatnonzero(np.abs(values) >= most)
     if len(rows):

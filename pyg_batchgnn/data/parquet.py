@@ -136,7 +136,6 @@ def count_rows(files: Sequence[Path]) -> int:
 
 
 def columns_of_edges(files: Sequence[Path]) -> list[str]:
-    """Returns the columns of the first file that become attributes of edges."""
     import pyarrow as pa
 
     pq = _pyarrow(files)

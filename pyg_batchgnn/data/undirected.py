@@ -54,7 +54,6 @@ def is_symmetric(edge_index: Tensor) -> bool:
 
 
 def _digest(source: Tensor, target: Tensor) -> Tensor:
-    """Returns [E] int64, a number for each edge that depends on all bits and on the direction."""
     mixed = source
     for more, factor in ((0, _FACTORS[0]), (target, _FACTORS[1]), (0, _FACTORS[0])):
         mixed = (mixed ^ (mixed >> 29)) * factor + more

@@ -38,6 +38,7 @@ class PartitionBook:
 
     @property
     def parts(self) -> int:
+        """The number of parts."""
         return (self.offsets.numel() - 1) // self.num_types
 
     @property

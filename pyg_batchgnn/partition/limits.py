@@ -35,6 +35,7 @@ class Load:
 
     @property
     def mean(self) -> float:
+        """The mean load of the parts."""
         return sum(self.sums) / len(self.sums)
 
     @property

@@ -48,7 +48,6 @@ class Grouping:
         return rows if self.order is None else rows.index_select(0, self.order)
 
     def sorted(self, rows: Tensor) -> tuple[Tensor, list[int]]:
-        """Returns the rows in order of groups, and how many each group has."""
         return self.apply(rows), self.counts
 
     def undo(self, rows: Tensor, out: Tensor) -> None:

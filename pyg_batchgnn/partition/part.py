@@ -102,6 +102,7 @@ class Part:
         return self.splits.get(group, {}).get(name, torch.empty(0, dtype=torch.int64))
 
     def in_edges_of(self, relation: Relation) -> InEdges:
+        """Returns the in-edges of a relation, given by its names."""
         return self.relations[self.schema.relation_number(relation)]
 
     def owned_edges_of(self, relation: int) -> OwnedEdges:
@@ -117,6 +118,7 @@ class Part:
 
     @property
     def in_edges(self) -> InEdges:
+        """The in-edges of the only relation."""
         _only(self.schema.relations, "in_edges", "in_edges_of(relation)")
         return self.relations[0]
 

@@ -162,7 +162,6 @@ def report_partition(
 def _loads(
     parts: Sequence[Mapping[str, Mapping[str, Sequence[float]]]], slack: Mapping[str, float]
 ) -> Iterator[Load]:
-    """Yields the loads that are not 0 everywhere, by name and type. ``slack``: by load."""
     names = dict.fromkeys(name for part in parts for loads in part.values() for name in loads)
     for name in sorted(names, key=lambda name: USUAL.index(name) if name in USUAL else len(USUAL)):
         for node_type in parts[0]:

@@ -78,10 +78,12 @@ class TableSplit:
 
     @property
     def bounds(self) -> list[Moment]:
+        """The bounds of a split by time that are given."""
         return [one for one in (self.train_until, self.val_until) if one is not None]
 
     @property
     def is_by_time(self) -> bool:
+        """True for a split by time."""
         return self.train_until is not None
 
 
@@ -291,6 +293,7 @@ class GraphDescription:
         return list(dict.fromkeys([*self.nodes, *named]))
 
     def has_reverse(self, relation: Relation) -> bool:
+        """Returns True if a relation gets its reverse, which is not described itself."""
         one = self.relations()[relation]
         spec = one.reverse if isinstance(one, EdgeTable) else one[1].reverse
         return (self.options.reverse if spec is None else spec) and reverse_of(

@@ -170,7 +170,6 @@ def _no_key(job: ConversionJob, end: str, table: RawTable, columns: Sequence[str
 
 
 def _write_pairs(file: Path, ids: np.ndarray, wanted: np.ndarray) -> Path:
-    """Writes the pairs of ids [2, rows] that are ``wanted``, [rows] bool."""
     with EdgeAppender(file, ids.dtype) as writer:
         for at in range(0, len(wanted), ROWS):
             part = slice(at, at + ROWS)

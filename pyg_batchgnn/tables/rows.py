@@ -81,7 +81,6 @@ class BadRows:
         return [path]
 
     def _lines(self) -> Iterator[list[Any]]:
-        """Yields the columns of the file, for the bad rows of each chunk of the table."""
         if not self._found:
             return
         rows = np.concatenate([rows for rows, _, _ in self._found])

@@ -260,7 +260,6 @@ class RawTable:
 
     @cached_property
     def _groups(self) -> dict[TablePart, list[int]]:
-        """By file: the row at which each row group ends."""
         metas = {part: need("pyarrow.parquet").read_metadata(part.parquet) for part in self.parts}
         return {
             part: list(itertools.accumulate(meta.row_group(at).num_rows for at in range(meta.num_row_groups)))

@@ -189,7 +189,6 @@ def predict_links(request: LinkPredictRequest, ranks: Ranks) -> LinkPredictSumma
 
 
 def _fill(arrays: PredictionArrays, run: RestoredLinkRun, ids: Tensor, top: int | None, ranks: Ranks) -> None:
-    """Computes the scores, and with `top` the partners, from all neighbours; collective."""
     rows = embed_all(run.network, run.graph)
     own = rows.own(run.predicted.relation[0])
     if top is None:

@@ -37,9 +37,11 @@ class RestoreRequest:
     freeze: str | None = None  # the time after which nothing is sampled; "none": no such time
 
     def join(self) -> Ranks:
+        """Joins the other ranks, with the "ranks." fields of the request."""
         return Ranks.join(assign(TrainConfig(), list(self.ranks)).ranks)
 
     def config(self, written: TrainConfig) -> TrainConfig:
+        """Returns the run's configuration ``written`` with the changes. Raises `TrainError`."""
         if self.evaluation is EvaluationKind.EXACT and written.is_timed:
             raise TrainError(
                 f"{self.run}: the run computes nodes from what is not later than themselves, and --exact "

@@ -21,8 +21,6 @@ from pyg_batchgnn.train.ranks import Ranks
 
 
 class RunFolder:
-    """The paths of the files in a run folder."""
-
     def __init__(self, path: Path) -> None:
         self.path = path
         self.config = path / "config.json"  # the configuration

@@ -67,6 +67,7 @@ class RunLog:
                 warnings.warn(f"the log is lost from step {step} on: {error}", UserWarning, stacklevel=2)
 
     def write_epoch(self, record: EpochRecord) -> None:
+        """Writes the figures of an epoch, as "train/loss" and "seconds/forward"."""
         parts = {
             "train": record.train,
             "val": record.val or {},
@@ -147,7 +148,6 @@ _SINKS: Mapping[LogKind, Callable[[Path, Mapping[str, Any], int], _Sink]] = {
 
 
 def _flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields (name, value) of nested mappings, with points in the names."""
     for name, value in config.items():
         if isinstance(value, Mapping):
             yield from _flat(value, f"{prefix}{name}.")

@@ -112,7 +112,6 @@ def first_times_of(dataset: Dataset, node_type: str, name: str) -> Tensor | None
 
 
 def latest_time(dataset: Dataset, links: PredictedLinks, name: str) -> int:
-    """Returns the latest time of nodes, edges and predicted links."""
     tables = [one.tables[name] for one in dataset.sets if name in one.tables]
     tables += [one.tables[name] for one in links.splits.values() if name in one.tables]
     return max(int(table.max()) for table in tables if table.numel())

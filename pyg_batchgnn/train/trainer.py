@@ -270,7 +270,6 @@ class Trainer:
         return bool(table[:, -1].any())
 
     def _refuse_weights(self) -> None:
-        """Raises `TrainError` if a weight or a running statistic is not finite; collective."""
         state, progress = self._job.network.model.state_dict(), self._state.progress
         bad = [name for name, value in state.items() if not value.isfinite().all()]
         if self._ranks.any(bool(bad)):

@@ -73,7 +73,6 @@ def coprime_strides(sizes: np.ndarray) -> np.ndarray:
 
 
 def _starts(random: np.random.Generator, parts: int, total: int) -> np.ndarray:
-    """Returns [parts + 1] bounds that cut `total` into lognormal parts of at least 1."""
     weight = random.lognormal(0.0, 0.6, parts)
     sizes = 1 + random.multinomial(total - parts, weight / weight.sum())
     return np.concatenate([[0], np.cumsum(sizes)])

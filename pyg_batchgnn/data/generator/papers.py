@@ -55,7 +55,6 @@ def papers_pieces(spec: PapersSpec, start_phase: StartPhase) -> Iterator[DrawnPi
 
 
 def _in_order(make: Callable[[int], _Made], spec: PapersSpec, advance: Advance) -> Iterator[_Made]:
-    """Yields ``make(block)`` of each block, in order, while threads make the next ones."""
     with ThreadPoolExecutor(_THREADS) as pool:
         waiting: deque[Future[_Made]] = deque()
         try:
@@ -135,7 +134,6 @@ def _sources(spec: PapersSpec, ranks: _Ranks, degrees: np.ndarray, block: int) -
 
 
 def class_means(spec: PapersSpec) -> np.ndarray:
-    """Returns [C, F] float32, the mean features of each class: vectors of length `signal`."""
     means = spec.random(RandomStream.CLASS_MEANS).standard_normal((spec.classes, spec.features))
     means *= spec.signal / np.linalg.norm(means, axis=1, keepdims=True)
     return means.astype(np.float32)

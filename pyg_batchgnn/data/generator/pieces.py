@@ -34,7 +34,6 @@ class ProgressBar(enum.Enum):
 
 @contextmanager
 def progress_bar(nodes: int, progress: ProgressBar) -> Iterator[StartPhase]:
-    """Yields a function that starts a phase of the bar."""
     wanted = nodes >= 1_000_000 and sys.stderr.isatty()
     if progress is ProgressBar.HIDE or (progress is ProgressBar.AUTO and not wanted):
         yield lambda _phase, _steps: lambda: None

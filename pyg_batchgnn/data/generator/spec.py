@@ -154,6 +154,7 @@ class GeneratorSpec(GraphSpec):
 
     @property
     def feature_dtype(self) -> type:
+        """NumPy's dtype of the features."""
         return np.float16 if self.half else np.float32
 
     @property

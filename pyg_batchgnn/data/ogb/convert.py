@@ -38,7 +38,6 @@ _SPLITS = {"train": "train", "val": "valid", "test": "test"}
 
 
 def raw_files(table: OgbTable, folder: Path) -> list[Path]:
-    """Returns the raw files that a conversion needs."""
     if table.layout is RawLayout.BINARY:
         splits = folder / "split" / table.split
         return [

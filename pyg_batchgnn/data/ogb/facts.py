@@ -24,6 +24,8 @@ class StoredLinks(enum.Enum):  # what the splits of link data sets hold, files o
 
 @dataclass(frozen=True)
 class OgbTable:
+    """An OGB data set: how its raw files are read."""
+
     name: str
     num_classes: int
     split: str  # OGB's split, a folder in split/

@@ -228,7 +228,6 @@ class _ClusterEdges:
 
 
 def _merge(rows: Tensor, own: range) -> ops.MergedLists:
-    """Merges all edges of the nodes ``own`` into lists."""
     indptr = torch.zeros(len(own) + 1, dtype=torch.int64)
     ops.count_values(rows[:, 0].contiguous(), own.start, indptr[1:])
     torch.cumsum(indptr, 0, out=indptr)

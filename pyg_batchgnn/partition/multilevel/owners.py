@@ -72,8 +72,8 @@ def cut_by_hosts(graph: RankGraph, balance: Balance, hosts: int, key: int, cut: 
 
 
 def hosts_of_parts(comm: Communicator, parts: int) -> int:
-    """Returns how many hosts get parts in order, as many each: the ranks' hosts if there is a part
-    per rank, spread in this way, else 1."""
+    """Returns how many hosts get parts: as many as the ranks' hosts, if there is a part per rank
+    and each host has equally many consecutive ranks; else 1."""
     hosts = len(set(comm.hosts))
     even = parts == comm.size and parts % hosts == 0
     first = [comm.hosts.index(host) for host in dict.fromkeys(comm.hosts)]

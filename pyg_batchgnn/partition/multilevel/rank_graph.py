@@ -198,7 +198,6 @@ def _neighbours(comm: Communicator, part: ReadingSlice, indptr: Tensor) -> Tenso
 
 
 def _pieces(comm: Communicator, part: ReadingSlice) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yields sources and targets of this rank's edges, joint ids, in rounds."""
     edges, own = part.in_edges, part.book.nodes_of(part.rank)
     dtype = edges.indices.dtype
     target = part.by_list(torch.arange(own.start, own.stop, dtype=dtype))

@@ -93,10 +93,12 @@ class TrainConfig:
 
     @property
     def is_timed(self) -> bool:
+        """True if neighbours are sampled by time."""
         return self.sampling.time_attr is not None
 
     @property
     def evaluates_with_cache(self) -> bool:
+        """True if evaluation reads the cached aggregates, too."""
         sampling = self.sampling
         if sampling.cache is CacheKind.OFF or sampling.evaluate_with_cache is None:
             return sampling.cache is CacheKind.AGGREGATION and self.model.kind is ModelKind.GIN
@@ -104,6 +106,7 @@ class TrainConfig:
 
     @property
     def test_batch_size(self) -> int:
+        """Nodes per minibatch of evaluation."""
         return self.sampling.test_batch_size or self.sampling.batch_size
 
 
