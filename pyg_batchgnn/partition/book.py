@@ -73,7 +73,8 @@ class PartitionBook:
         return int(self.sizes[:, node_type].sum())
 
     def nodes_of(self, part: int, node_type: int | None = None) -> range:
-        """Returns the internal ids of a part's nodes. ``node_type``: the index of one type."""
+        """Returns the internal ids of a part's nodes. ``node_type``: the index of one type; None:
+        all."""
         first = part * self.num_types + (node_type or 0)
         last = (part + 1) * self.num_types if node_type is None else first + 1
         return range(int(self.offsets[first]), int(self.offsets[last]))

@@ -121,8 +121,6 @@ def read_slice(dataset: Dataset, comm: Communicator) -> ReadingSlice:
 
 
 class _Reader:
-    """Reads the edges of all relations in rounds, relation after relation."""
-
     def __init__(self, dataset: Dataset, comm: Communicator, nodes: JointIds, lists: JointIds) -> None:
         self._dataset, self._comm, self._nodes, self._lists = dataset, comm, nodes, lists
         self._sizes = [edges.num_edges for edges in dataset.edge_sets]

@@ -293,7 +293,7 @@ class GraphDescription:
         return list(dict.fromkeys([*self.nodes, *named]))
 
     def has_reverse(self, relation: Relation) -> bool:
-        """Returns True if a relation gets its reverse, which is not described itself."""
+        """Returns True if the conversion also stores the reverse of ``relation``."""
         one = self.relations()[relation]
         spec = one.reverse if isinstance(one, EdgeTable) else one[1].reverse
         return (self.options.reverse if spec is None else spec) and reverse_of(

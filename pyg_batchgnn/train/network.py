@@ -184,8 +184,6 @@ class NativeNetwork:
 
 
 class TypedNetwork(NativeNetwork):
-    """Applies a `TypedNet` to a `Minibatch` of named node types, or with learned rows."""
-
     def __init__(
         self, model: TypedNet, precision: Precision, inputs: ModelInputs, embedding: Embedding | None
     ) -> None:

@@ -246,8 +246,6 @@ class ClassTask(NodeTask):
 
 
 class _ClassTally(Tally):
-    """Counts, for each class, nodes that were predicted rightly, wrongly, and that were missed."""
-
     def __init__(self, classes: int) -> None:
         self._counts = torch.zeros(3, classes, dtype=torch.int64)
 
@@ -319,8 +317,6 @@ class LabelTask(NodeTask):
 
 
 class _LabelTally(Tally):
-    """Keeps the outputs and targets of all nodes, which metrics of a ranking need."""
-
     def __init__(self, labels: int) -> None:
         self._outputs = [torch.empty(0, labels)]
         self._targets = [torch.empty(0, labels, dtype=torch.bool)]

@@ -241,6 +241,10 @@ def predict_nodes(request: PredictRequest, ranks: Ranks) -> PredictSummary:
     """Writes predictions of nodes or edges to a new folder; collective. The folder appears when it
     is complete.
 
+    >>> restore = RestoreRequest(Path("runs/first"))  # doctest: +SKIP
+    >>> with restore.join() as ranks:  # doctest: +SKIP
+    ...     done = predict_nodes(PredictRequest(restore, Path("predictions"), "test"), ranks)
+
     Files: node_ids.npy or edge_ids.npy [n], predictions.npy, and as the task and the request have
     them, probabilities.npy and embeddings.npy; META.json; predictions.parquet if the data set has
     keys. ``ranks``: all ranks of the job, each with the same request.

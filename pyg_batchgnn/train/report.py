@@ -49,9 +49,6 @@ _COLUMNS = 80  # The columns of an ordinary terminal.
 
 
 class _AheadColumn(ProgressColumn):
-    """Says what an epoch that reads features from files does before its first minibatch. ``ahead``:
-    returns the minibatches sampled ahead so far."""
-
     def __init__(self, ahead: Callable[[], int]) -> None:
         super().__init__()
         self._ahead = ahead

@@ -36,9 +36,13 @@ class EvaluateSummary:
 
 
 def evaluate_run(request: EvaluateRequest, ranks: Ranks) -> EvaluateSummary:
-    """Computes the metrics of a run's best weights on some splits; collective. Writes them to
-    ``request.out`` if given. ``ranks``: all ranks of the job, each with the same request. Raises
-    errors like `predict_nodes`."""
+    """Computes the metrics of a run's best weights on some splits, and writes them to
+    ``request.out`` if given; collective. Raises errors like `predict_nodes`.
+
+    >>> restore = RestoreRequest(Path("runs/first"))  # doctest: +SKIP
+    >>> with restore.join() as ranks:  # doctest: +SKIP
+    ...     print(evaluate_run(EvaluateRequest(restore, ("test",)), ranks).scores["test"])
+    """
     command = f"evaluate {request.restore.run}"
     ranks.agree({"command": command, "splits": list(request.splits), "out": str(request.out)})
     with ranks.one_error():

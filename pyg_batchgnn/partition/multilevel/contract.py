@@ -203,8 +203,6 @@ def _cut_into_chunks(graph: RankGraph, coarse: Tensor, bounds: Tensor) -> _Chunk
 
 
 class _ClusterEdges:
-    """The edges between clusters that this rank knows, by chunk."""
-
     def __init__(self, graph: RankGraph, coarse: Tensor, chunks: _Chunks, total: int) -> None:
         names, local = ops.number_ghosts(coarse, range(0), total)
         by_chunk, counts = ops.group_by_owner(chunks.of(names), chunks.count)
