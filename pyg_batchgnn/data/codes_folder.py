@@ -101,8 +101,8 @@ class CodedTable(NamedTuple):
 
 
 class CodesRequest:
-    """A data folder or a partition to write anew with int8-quantised attributes. The arguments are
-    those of `quantize_folder`, and are checked here, with its errors."""
+    """A data folder or a partition to write anew with int8-quantised attributes. Checks the
+    arguments of `quantize_folder`, with the same errors."""
 
     def __init__(
         self,

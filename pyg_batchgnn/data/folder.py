@@ -225,8 +225,8 @@ class FolderReader:
         return map_tensor(file, array_name(array), self.meta.arrays[array])
 
     def schema(self) -> Schema:
-        """Returns META.json's schema, else that of the files, in alphabetical order. A folder
-        without files named by relations has a homogeneous graph."""
+        """Returns META.json's schema; without one, the node types and relations that files are
+        named by, in alphabetical order. A folder without such names has a homogeneous graph."""
         if self.meta.schema is not None:
             return self.meta.schema
         lists = sorted((self.path / "edge_index").glob("*"))

@@ -243,8 +243,8 @@ class GraphDescription:
 
     @classmethod
     def from_dict(cls, spec: Mapping[str, Any], folder: str | Path, file: str = FILE) -> GraphDescription:
-        """Makes a description of the contents of a `graph.toml`. ``file``: its name in errors,
-        which are those of `read`."""
+        """Makes a description of the contents of a `graph.toml`. ``file``: the name in errors.
+        Raises `DatasetError` like `read`."""
         top = _Section(file, "")
         top.check_keys(spec, ("nodes", "edges", "options"))
         nodes, edges = (top.table(spec.get(key, {}), key) for key in ("nodes", "edges"))

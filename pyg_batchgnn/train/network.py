@@ -44,7 +44,7 @@ class ModelInputs:
     schema: Schema  # node types and relations
     node_type: str  # the predicted type; of links and edges the target type
     features: Mapping[str, int]  # columns of the features by node type; absent without features
-    learned: Mapping[str, int]  # columns of the learned rows by node type, likewise
+    learned: Mapping[str, int]  # columns of the learned rows by node type; absent without
     link: Relation | None = None  # the relation of predicted links or edges; None for nodes
     edges: Mapping[Relation, int] = field(default_factory=dict)  # columns of edge features
     #: [E, F], features of the predicted edges, for the decoder; None unless edges are predicted

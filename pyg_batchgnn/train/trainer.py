@@ -63,9 +63,9 @@ def train_step(job: TrainingJob, batch: Any, clock: PhaseClock, progress: RunPro
 
 
 def note_validation(progress: RunProgress, val: Evaluation | None, task: Task) -> bool:
-    """Notes the validation ``val`` of the current epoch, which is finite; None: there was none.
-    Returns True if the epoch's weights are the best so far: before the first validation the last
-    epoch's. Raises `TrainError` if the metric is not defined for the validation nodes."""
+    """Notes the validation of the current epoch. ``val``: its result, of finite values; None: there
+    was none. Returns True if the epoch's weights are the best so far: before the first validation,
+    the last epoch's. Raises `TrainError` if the metric is undefined for these nodes."""
     if val is None:
         if progress.best is None:
             progress.best_epoch = progress.epoch + 1

@@ -82,9 +82,9 @@ _ROUNDS = 4  # enough for a random-looking permutation when the round functions 
 
 
 class IdPermutation:
-    """A permutation of range(n), place -> id and back: an unbalanced Feistel network on pairs
-    (left, right) in Z_a x Z_b with a * b >= n, whose round functions are tables of random numbers.
-    A result outside range(n) goes through again; since a * b - n < a, that is rare."""
+    """A pseudorandom permutation of range(n), place -> id and back, without a table of n entries:
+    an unbalanced Feistel network on pairs (left, right) in Z_a x Z_b with a * b >= n, whose round
+    functions are tables of random numbers. Results of n or more go through again, which is rare."""
 
     def __init__(self, spec: GeneratorSpec) -> None:
         self._size = spec.nodes

@@ -93,7 +93,7 @@ def _find(table: OgbTable, root: Path) -> Path | None:
 
 
 def _make_room(target: Path) -> None:
-    """Removes an outdated conversion. Raises `DatasetError` for a folder that is none."""
+    """Removes an outdated conversion. Raises `DatasetError` if the folder is something else."""
     if not target.exists():
         return
     if "raw_bytes" not in read_meta(target).origin:

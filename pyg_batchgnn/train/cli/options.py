@@ -1,4 +1,4 @@
-"""The options of commands that come from the table of options, and those of saved runs."""
+"""The options that commands share: from the table of options, and of saved runs."""
 
 from __future__ import annotations
 
