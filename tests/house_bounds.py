@@ -5,8 +5,8 @@ Whoever needs room makes room, in the same room. A new room states its ceiling o
 
 BOUNDS = {
     "package: Python files": 301,
-    "package: Python lines": 68_464,
-    "lines of train": 9_437,
+    "package: Python lines": 68_461,
+    "lines of train": 9_434,
     "lines of data": 7_184,
     "lines of loader": 7_166,
     "lines of port": 6_517,

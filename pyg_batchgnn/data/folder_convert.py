@@ -27,20 +27,18 @@ from pyg_batchgnn.data.meta import Meta, attribute_array, csc_array, edge_array,
 from pyg_batchgnn.data.parquet import count_rows, parquet_files, parquet_pieces
 from pyg_batchgnn.types import EDGE_FEATURES, EDGES, NODES, Group, Schema
 
-#: The rows of attributes in Parquet that are converted at a time.
-_ROWS = 1 << 18
+_ROWS = 1 << 18  # rows of attributes in Parquet that are converted at a time
 
 
 @dataclass(frozen=True)
 class ConvertedFolder:
-    """The result of `convert_folder`: the edges sorted, by relation; the bytes of other files that
-    were hard-linked, and copied; and the seconds of this call by phase."""
+    """What `convert_folder` did."""
 
-    folder: Path
-    edges: Mapping[str, SortedEdges]
-    linked: int
-    copied: int
-    seconds: Mapping[str, float]
+    folder: Path  # the new folder
+    edges: Mapping[str, SortedEdges]  # what was sorted, by relation; "edges" if homogeneous
+    linked: int  # bytes of other files that became hard links
+    copied: int  # bytes of other files that were copied
+    seconds: Mapping[str, float]  # wall time of this call by phase
 
 
 def convert_folder(
@@ -52,28 +50,29 @@ def convert_folder(
     links: bool = True,
     progress: Progress | None = None,
 ) -> ConvertedFolder:
-    """Writes a new data folder with its edges by destination, sorted on disk.
+    """Writes a new data folder whose edges lie by destination, so that training maps them.
 
-    >>> convert_folder(write_folder(dataset, folder / "lists"), folder / "sorted").folder.name
-    'sorted'
+    >>> convert_folder("graphs/large", "graphs/large-csc", memory_budget="4GiB")  # doctest: +SKIP
 
-    Edges in `edge_index.npy`, `src.npy` and `dst.npy`, or Parquet files, as in `read_folder`, are
-    sorted; everything else stays. It takes 8 bytes of disk per edge on the way (12 with edge ids),
-    or twice that if ids take 8 bytes. After a call that was killed, or met a full disk, the same
-    call continues.
+    Edges are those that `read_folder` reads from `edge_index.npy`, `src.npy` and `dst.npy`, or
+    Parquet. They are sorted on disk, which takes 8 bytes per edge meanwhile (12 with ids of edges),
+    or twice that if ids take 8 bytes. All else stays as it was. After a crash or a full disk, the
+    same call goes on from there.
 
     Args:
+        source: the data folder.
         path: the new folder; it must not exist, and appears only when it is complete.
-        memory_budget: bytes of memory, or a text such as "4GiB", beside the program's own 400 MB;
-            None: a quarter of the free memory. The result does not depend on it.
-        edge_ids: keeps edge ids also if edges have no attributes. Else positions become ids, which
-            saves 4 bytes per edge.
-        links: makes hard links to unchanged files, or copies if there can be none.
-        progress: called with the work that is done.
+        memory_budget: bytes of memory, or a text such as "4GiB", beside the 400 MB of the program
+            itself; None: a quarter of the free memory. The result does not depend on it.
+        edge_ids: True keeps the ids of edges even if edges have no attributes. Else their positions
+            become the ids, which saves 4 bytes per edge.
+        links: True makes hard links to files that stay as they are, or copies if links cannot be
+            made.
+        progress: told (phase, work done, all work).
 
     Raises:
-        DatasetError: the folder or its edges are missing; ``path`` exists, a file is damaged, an id
-            is no node, the budget is too small, or the disk is full.
+        DatasetError: there is no such folder, or no edges in it; ``path`` exists, a file is
+            damaged, an id is no node, the budget is too small, or the disk is full.
     """
     source, path = Path(source).expanduser(), Path(path).expanduser()
     if not source.is_dir():
@@ -117,7 +116,7 @@ class _Conversion:
         self._counts = self._count_nodes()
 
     def check(self) -> None:
-        """Raises DatasetError if the budget is too small or the disk has too little room."""
+        """Raises `DatasetError` if the budget is too small or the disk lacks space."""
         needed = 0
         for group, reader in self._readers.items():
             if reader is not None:
@@ -194,7 +193,7 @@ class _Conversion:
         self._last = now
 
     def _has_ids(self, group: Group) -> bool:
-        """Returns whether edge ids are kept, as edge attributes need them."""
+        """Returns True if the ids of edges are kept: edges with attributes need them."""
         folder, reader = self._folder, self._readers[group]
         tables = folder.path / attribute_array(group, "x")
         has_tables = any(tables.parent.glob("*.npy")) or (
@@ -202,10 +201,7 @@ class _Conversion:
         )
         return self._keeps_ids or has_tables or (reader is not None and bool(reader.columns))
 
-    # Nodes
-
     def _count_nodes(self) -> dict[Group, int]:
-        """Returns the number of nodes of each type, from META.json, headers, or the edges."""
         counts = {}
         for number, group in enumerate(self._schema.node_groups):
             said = self._folder.meta.num_nodes.get(str(group.name))
@@ -243,8 +239,6 @@ class _Conversion:
                     self._progress("reading ids", 0, 1)
         return largest
 
-    # Other files
-
     def _write_columns(self, journal: Journal, group: Group, reader: EdgeReader) -> Made:
         files, out, done = [], dict[str, NpyAppender](), 0
         try:
@@ -272,9 +266,9 @@ def place_others(
     links: bool,
     report: Callable[[int, int], None],
 ) -> tuple[dict[str, ArrayPromise], dict[str, int]]:
-    """Links or copies all files of a folder but META.json and those in ``gone``. ``known``:
-    META.json's promises. ``report``: called with the bytes done, and all bytes. Returns the
-    promises of the placed arrays, and the bytes "linked" and "copied"."""
+    """Links or copies all files of a folder, except META.json and the files in ``gone``. Returns
+    the arrays' promises, and bytes "linked" and "copied". ``known``: promises of the old META.json.
+    ``report``: told the bytes that are done, and all bytes."""
     promises, sizes = dict[str, ArrayPromise](), {"linked": 0, "copied": 0}
     files = [file for file in sorted(source.rglob("*")) if file.is_file() and file not in gone]
     files = [file for file in files if file != source / META_FILE]
@@ -321,8 +315,8 @@ def _length(file: Path) -> int:
 
 
 def link_or_copy(file: Path, target: Path, links: bool, report: Callable[[int], Any]) -> bool:
-    """Makes a hard link to a file if ``links`` and possible, else a copy. ``report``: called with
-    the bytes copied. Returns whether it is a link."""
+    """Makes a hard link to a file if ``links`` and if possible, else a copy. Returns True for a
+    link. ``report``: told the bytes copied so far."""
     with writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         target.unlink(missing_ok=True)

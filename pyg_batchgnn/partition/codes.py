@@ -1,4 +1,4 @@
-"""Writes a partition whose features are int8 codes, from one with floating-point numbers."""
+"""Writes a partition whose features are int8 codes, from one with floating-point features."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def quantize_partition(
     links: bool = True,
     progress: Progress | None = None,
 ) -> QuantizationReport:
-    """Writes a new partition with int8-quantised features (see `quantize`). Scales and offsets are
-    found from all parts together and stored once, so that every rank decodes alike. ``source``: a
-    folder of `save_partition`. Other arguments and errors are as in `quantize_folder`."""
+    """Writes a new partition whose features are int8-quantised, as by `quantize`. Scales and
+    offsets are found from all parts together and stored once, so every rank decodes alike.
+    ``source``: a folder that `save_partition` wrote. The rest is as in `quantize_folder`."""
     wanted = CodesRequest(source, path, bits, attributes, percentile, links, progress)
     meta = read_partition_meta(wanted.source)
     every = {attribute_of(array.removeprefix(f"{part_name(0)}/")) for array in meta.arrays}

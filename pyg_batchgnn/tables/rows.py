@@ -1,4 +1,4 @@
-"""The rows of a table that take part: bad ones are an error or set aside; splits; labels."""
+"""Which rows of a table take part: bad rows, splits, labels."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _TORN = "wrong number of columns"
 
 
 class BadRows:
-    """The bad rows of a table. ``is_bad``: [rows] bool. ``reasons``: numbers of rows by reason."""
+    """Collects a table's bad rows; ``with_torn``: with rows of a wrong number of columns.
+    ``is_bad``: [rows] bool. ``reasons``: how many rows are bad, by reason."""
 
     def __init__(self, table: RawTable, spec: NodeTable | EdgeTable, with_torn: bool = True) -> None:
-        """``with_torn``: whether rows with a wrong number of columns are counted."""
         self.torn = table.torn if with_torn else ()
         self.table, self.sets_aside = table, spec.on_bad_rows != "error"
         self.is_bad = np.zeros(table.rows, np.bool_)
@@ -45,7 +45,8 @@ class BadRows:
             self.reasons[_TORN] = len(self.torn)
 
     def add(self, rows: np.ndarray, columns: Sequence[str], reason: str) -> None:
-        """Adds rows, ascending, with a reason. Raises DatasetError if bad rows are an error."""
+        """Adds bad rows, ascending positions. ``columns``: with the bad value. Raises
+        `DatasetError` for the first one if bad rows are an error."""
         if not len(rows):
             return
         if not self.sets_aside:
@@ -80,7 +81,6 @@ class BadRows:
         return [path]
 
     def _lines(self) -> Iterator[list[Any]]:
-        """Yields the file's columns for the bad rows of each chunk of the table."""
         if not self._found:
             return
         rows = np.concatenate([rows for rows, _, _ in self._found])
@@ -118,12 +118,10 @@ class BadRows:
 
 @dataclass
 class RowCheck:
-    """A check of a column before ids are given."""
-
-    column: str  # its name
-    parse: Callable[[Any], Parsed]  # reads its values
-    needs: bool = False  # whether a missing value makes the row bad
-    #: takes the first row and the values of a chunk, to be used later
+    column: str
+    parse: Callable[[Any], Parsed]  # reads the values
+    needs: bool = False  # True: a missing value makes the row bad
+    #: takes the first row and the values of each chunk, for later use
     keep: Callable[[int, Parsed], None] | None = None
 
 
@@ -152,9 +150,9 @@ def splits_of_rows(
     unit: str | None,
     fitting: bool,
 ) -> np.ndarray | None:
-    """Returns [rows] int8, the index of each row's split in `SPLITS`, -1 for none; None without
-    splits. Splits by fractions hash keys, or positions without keys. ``fitting``: encoders learn
-    from training rows, so there must be some."""
+    """Returns [rows] int8, each row's split as an index in `SPLITS`, -1 for none; None without
+    splits. Splits by fractions hash ``keys``, or positions without keys. ``fitting``: True raises
+    `DatasetError` if a split by column has no row, as encoders learn from the rows."""
     split = spec.split
     if split is None:
         return None
@@ -187,7 +185,7 @@ def splits_of_rows(
     return codes
 
 
-#: The names of splits in a column, in small letters.
+#: The names of splits in a column, in lower case.
 _SPLIT_NAMES = {one: at for at, one in enumerate(SPLITS)}
 _SPLIT_NAMES |= {"training": 0, "valid": 1, "validation": 1, "dev": 1, "testing": 2}
 
@@ -198,18 +196,17 @@ def _shares(split: TableSplit, hashes: np.ndarray) -> np.ndarray:
     return np.searchsorted(np.cumsum(split.fractions)[:2], shares, side="right")
 
 
-#: More classes than this are taken for a mistake.
-_MOST_CLASSES = 1 << 16
+_MOST_CLASSES = 1 << 16  # more classes are taken for a mistake
 
 
 @dataclass
 class LabelsOfRows:
-    """Finds out which kind of labels a column holds, and turns them into "y"."""
+    """The labels in a column, and how they become "y"."""
 
     spec: LabelColumn
     table: RawTable
     kind: str = ""  # "boolean", "class" or "value"
-    #: the values of the classes in order; None: class numbers are the values themselves
+    #: the values of the classes in order; None: they are the class numbers
     values: list[Any] | None = None
     count: int = 0  # the number of classes; 0 for other labels
 
@@ -217,7 +214,8 @@ class LabelsOfRows:
     def wanted(
         cls, spec: LabelColumn | None, table: RawTable, fitted: dict[str, Any] | None
     ) -> LabelsOfRows | None:
-        """Returns a table's labels, as a model describes them if there is one."""
+        """Returns a table's labels, of the kind and classes that a model knows, if ``fitted``; None
+        without a label column."""
         if spec is None:
             return None
         if fitted is None:
@@ -226,8 +224,8 @@ class LabelsOfRows:
 
     @classmethod
     def of(cls, spec: LabelColumn, table: RawTable) -> LabelsOfRows:
-        """Reads all labels of a table. Raises DatasetError for no such column or too many
-        classes."""
+        """Finds kind and classes from all labels of a table. Raises `DatasetError` if there is no
+        such column, or too many classes."""
         nothing = need("pyarrow").array([], table.type_of(spec.column, "label"))
         as_texts(nothing, f"{table.where}: label: {spec.column}")  # an error where no value is a class
         found = cls(spec, table, spec.kind or "")
@@ -292,7 +290,7 @@ class LabelsOfRows:
         return Parsed(codes, codes < 0, np.zeros(len(codes), np.bool_))
 
     def final(self, found: Parsed) -> np.ndarray:
-        """Returns "y" as stored: rows without a label have -1 or NaN, of booleans False."""
+        """Returns "y" as stored. Without a label: -1, NaN, or for booleans False."""
         if self.kind == "boolean":
             return (found.values & ~found.missing)[:, None]
         if self.kind == "class":
@@ -322,7 +320,7 @@ def _kind_of_texts(distinct: Any) -> str:
 
 
 def times_of_rows(table: RawTable, spec: TimeColumn, unit: str | None, times: np.ndarray) -> RowCheck:
-    """Returns a check that writes a column's times to `times`, [rows] int64."""
+    """Returns a check that reads a column of times into `times`, [rows] int64."""
     table.type_of(spec.column, "time")
 
     def keep(first: int, found: Parsed) -> None:

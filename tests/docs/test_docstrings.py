@@ -14,13 +14,13 @@ from torch_geometric.data import Data, HeteroData
 
 import pyg_batchgnn
 
-ROOMS = ("cache", "comm", "data", "embed", "loader", "nn", "partition", "port", "sample", "store", "planner")
+ROOMS = "cache comm data embed loader nn partition port sample store tables train planner"
 WITHOUT = {"DistFeatureStore", "Replacement", "__version__"}  # shown elsewhere, or not to be called
 
 
 def names(folder: Path) -> dict[str, Any]:
     """The public names of the rooms, and the data and the model that examples speak of."""
-    modules = [importlib.import_module(f"pyg_batchgnn.{room}") for room in ROOMS]
+    modules = [importlib.import_module(f"pyg_batchgnn.{room}") for room in ROOMS.split()]
     shown = ((module, name) for module in modules for name in dir(module) if not name.startswith("_"))
     found = {name: getattr(module, name) for module, name in shown}
     torch.manual_seed(0)

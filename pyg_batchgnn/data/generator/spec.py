@@ -17,8 +17,6 @@ MAX_NODES = 2**31  # two ids make one 64-bit sort key, and ids are stored as int
 
 
 class RandomStream(enum.IntEnum):
-    """The independent streams of random numbers."""
-
     COMMUNITIES = 1
     PERMUTATION = 2
     CLASS_MEANS = 3
@@ -33,13 +31,13 @@ class GraphSpec:
     """The base of the parameters of generated graphs."""
 
     KIND: ClassVar[str]  # the name for `load_dataset`, before the colon
-    ABOUT: ClassVar[str]  # what such a graph is, as the subject of a sentence
+    ABOUT: ClassVar[str]  # such a graph, as the subject of a sentence
     ORIGIN: ClassVar[str]  # the name of the parameters in META.json
-    #: the arrangement of random numbers. Folders made by another one are not taken for this one's
+    #: of the order of random numbers; folders of another version are not reused
     VERSION: ClassVar[int] = 1
 
     def _check(self: Any, bounds: Mapping[str, tuple[float, float]]) -> None:
-        """Raises DatasetError unless all fields are numbers within their bounds."""
+        """Raises `DatasetError` unless all fields are numbers within their bounds."""
         for field in fields(self):
             value = getattr(self, field.name)
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
@@ -53,7 +51,7 @@ class GraphSpec:
 
     @property
     def name(self: Any) -> str:
-        """The name for `load_dataset`: the first two fields, and others with unusual values."""
+        """The name for `load_dataset`: the first two fields, and all that are not defaults."""
         default = type(self)()
         changes = [
             f"{field.name}={getattr(self, field.name)}"
@@ -70,7 +68,7 @@ class GraphSpec:
 
     @property
     def origin(self: Any) -> dict[str, Any]:
-        """META.json's entry about how the folder was made."""
+        """What META.json says about how the folder was made."""
         return {self.ORIGIN: asdict(self), "generator_version": self.VERSION}
 
     @property
@@ -79,11 +77,12 @@ class GraphSpec:
 
     @property
     def num_nodes(self: Any) -> dict[str, int]:
+        """The number of nodes by type."""
         return {"node": self.nodes}
 
     @property
     def num_classes(self: Any) -> dict[str, int]:
-        """The number of classes of each type; 0 where nodes have none."""
+        """The number of classes by type; 0 without classes."""
         return {"node": self.classes}
 
     @property
@@ -92,22 +91,27 @@ class GraphSpec:
         raise NotImplementedError
 
     def random(self: Any, stream: RandomStream, block: int = 0) -> np.random.Generator:
-        """Returns the random generator of one stream and block; blocks can be made in any order."""
+        """Returns the generator of one stream and block: blocks can be drawn in any order."""
         return np.random.default_rng([self.seed, int(stream), block])
 
 
 @dataclass(frozen=True)
 class GeneratorSpec(GraphSpec):
-    """The parameters of a generated graph. Equal parameters give equal bytes.
+    """The parameters of a generated graph. Equal parameters give equal bytes. Raises `DatasetError`
+    for a value out of bounds.
+
+    >>> generate(GeneratorSpec(nodes=1_000, classes=4)).num_nodes
+    1000
 
     Attributes:
-        nodes: number of nodes N, from 4 a class up to 2^31.
+        nodes: number of nodes N, from 4 per class up to 2^31.
         seed: seed of every random choice.
-        degree: intended mean number of neighbours; merging parallel edges loses about a tenth.
-        classes, features: number of classes C, and of feature columns F.
+        degree: mean number of neighbours aimed at; merging parallel edges loses about a tenth.
+        classes: number of classes C.
+        features: number of feature columns F.
         exponent: exponent of the power law of degrees, above 2.
         signal: length of a class's mean feature vector, in standard deviations of the noise.
-        label_noise: share of nodes that get the label of a random class, which bounds any accuracy.
+        label_noise: share of nodes with a random class as label: a ceiling on any accuracy.
         train, val, test: share of nodes in each split.
         half: 1 stores features as float16, 0 as float32.
     """
@@ -150,7 +154,7 @@ class GeneratorSpec(GraphSpec):
 
     @property
     def feature_dtype(self) -> type:
-        """NumPy's type of the stored features."""
+        """NumPy's dtype of the features."""
         return np.float16 if self.half else np.float32
 
     @property
@@ -160,7 +164,8 @@ class GeneratorSpec(GraphSpec):
         return edges + self.nodes * (feature + 16)
 
 
-#: The relations that are drawn, with the mean number of edges of each node of the first type.
+#: The relations that are drawn, with the mean number of edges per node of the source type; None: as
+#: in the parameters.
 DRAWN: dict[Relation, float | None] = {
     ("paper", "cites", "paper"): None,  # of the spec
     ("paper", "has_topic", "field"): 4.0,
@@ -178,7 +183,8 @@ TYPED_SCHEMA = Schema(("author", "field", "institution", "paper"), tuple(sorted(
 
 @dataclass(frozen=True)
 class TypedGeneratorSpec(GraphSpec):
-    """The parameters of a generated graph of several types. Equal parameters give equal bytes.
+    """The parameters of a generated graph of several node types. Equal parameters give equal bytes.
+    Raises `DatasetError` for a value out of bounds.
 
     Papers have features "x", class numbers "y" and a "time"; authors have three labels "y" each;
     fields and institutions have no attributes. Edges of "cites" have the "time" of the citing
@@ -188,7 +194,8 @@ class TypedGeneratorSpec(GraphSpec):
         papers: number of papers; there are as many authors, and fewer fields and institutions.
         seed: seed of every random choice.
         degree: mean number of papers that a paper cites, before repeats.
-        classes, features: number of classes, and of feature columns, of papers.
+        classes: number of classes of papers.
+        features: number of feature columns of papers.
     """
 
     KIND = "generated-typed"
@@ -226,7 +233,7 @@ class TypedGeneratorSpec(GraphSpec):
 
     @property
     def name(self) -> str:
-        """The graph's name for `load_dataset`: all fields."""
+        """The name for `load_dataset`: all fields."""
         return f"{self.KIND}:{','.join(f'{key}={value}' for key, value in asdict(self).items())}"
 
     @property
@@ -234,41 +241,42 @@ class TypedGeneratorSpec(GraphSpec):
         return int(self.papers * (4 * self.features + 8 * (2 * self.degree + 2 * 8) + 64))
 
 
-#: What papers100M has: nodes, and those of its splits.
+#: The nodes of papers100M, and of its splits.
 _PAPERS, _PAPERS_SPLITS = 111_059_956, {"train": 1_207_179, "val": 125_265, "test": 214_338}
-#: A node has at most this many in-edges.
-_MOST_IN_EDGES = 1 << 17
+_MOST_IN_EDGES = 1 << 17  # the most in-edges of a node
 
 
 @dataclass(frozen=True)
 class PapersSpec(GraphSpec):
     """The parameters of a generated graph in the shape of papers100M. Equal parameters give equal
-    bytes.
+    bytes. Raises `DatasetError` for a value out of bounds.
 
     Features are bfloat16, labels are narrow integers, and edges lie by destination, without ids and
     without an order among the in-edges of a node. Self loops and parallel edges occur.
 
-    In-degrees: a node has at least k in-edges with probability (1 + k / s)^-tail, at most 131,072,
-    where s is such that the mean is `degree`. With the default values 17 % of the nodes have no
+    In-degrees: a node has at least k in-edges with probability (1 + k / s)^-tail, and at most
+    131,072. s makes the mean `degree`; with the defaults it is 7.55: 17 % of the nodes have no
     in-edge, 47 % at most three, 0.7 % more than 200.
 
-    Sources: nodes have ranks, which a random permutation maps to ids. The source of an edge has a
-    rank below r with probability (r / N)^(1 / skew). With a skew of 2 the first 1 % of the ranks
-    has 10 % of all out-edges, and out-degrees follow a power law of exponent 3.
+    Sources: each node has a rank, from 0 to N - 1, in a random order. A source has a rank below r
+    with probability (r / N)^(1 / skew). With a skew of 2 the first hundredth of the ranks makes up
+    a tenth of all sources, the first rank of 1.6 G edges 150,000 of them, and out-degrees follow a
+    power law of exponent 3.
 
     Classes: the class of rank r is r modulo `classes`. A share `homophily` of the sources is moved
     to the nearest rank of the target's class. Features are the mean of the node's class plus
-    uniform noise, with variance 1 in each column.
+    uniform noise of variance 1 per column.
 
     Attributes:
-        nodes: number of nodes N, from 4 a class up to 2^31.
+        nodes: number of nodes N, from 4 per class up to 2^31.
         seed: seed of every random choice.
         degree: mean number of in-edges.
         tail: exponent of the law of in-degrees, above 1.
-        skew: exponent of the law of sources, an integer; 1 makes all nodes equally likely.
-        classes, features: number of classes, and of feature columns.
+        skew: whole exponent of the law of sources; 1 makes all nodes equally likely.
+        classes: number of classes.
+        features: number of feature columns.
         signal: length of a class's mean feature vector, in standard deviations of the noise.
-        homophily: share of the sources that get the class of their target.
+        homophily: share of the sources that are moved to the class of their target.
     """
 
     KIND = "papers-like"
@@ -301,12 +309,12 @@ class PapersSpec(GraphSpec):
 
     @property
     def splits(self) -> dict[str, int]:
-        """The number of nodes of each split, scaled as those of papers100M."""
+        """The number of nodes in each split, in the proportions of papers100M."""
         return {name: max(1, round(self.nodes * count / _PAPERS)) for name, count in _PAPERS_SPLITS.items()}
 
     @property
     def most_in_edges(self) -> int:
-        """The largest possible in-degree."""
+        """The most in-edges that a node can have."""
         return min(_MOST_IN_EDGES, self.nodes)
 
     @property
