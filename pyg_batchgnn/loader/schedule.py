@@ -25,7 +25,7 @@ from pyg_batchgnn.ops import digest_text, minibatch_key, part_key
 
 
 class ScheduleName(str, enum.Enum):
-    """The ways in which ranks share the seeds of an epoch."""
+    """How ranks share the seeds of an epoch: "local", "balanced" or "global"."""
 
     LOCAL = "local"  # a rank trains those that it owns
     BALANCED = "balanced"  # every rank trains equally many, most of them its own

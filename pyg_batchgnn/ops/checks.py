@@ -308,8 +308,7 @@ def is_transforming() -> bool:
 
 
 def refuse_transformed(name: str, tensor: Tensor) -> None:
-    """Raises RuntimeError for a tensor in a transform, where torch takes operators for
-    constants."""
+    """Raises RuntimeError for a tensor in a transform: torch would take it for a constant."""
     if not is_transforming():
         return
     if _is_wrapped(tensor) or forward_ad.unpack_dual(tensor).tangent is not None:

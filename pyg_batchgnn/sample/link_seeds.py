@@ -147,7 +147,7 @@ class LinkFinder(Protocol):
 
 
 class LocalFinder:
-    """A `LinkFinder` for a graph that this process holds whole, with original ids alone."""
+    """Draws negatives in a graph that this process holds whole. There are no internal ids."""
 
     def find(self, draws: Sequence[LinkDraw], epoch: int, number: int) -> list[FoundLinks]:  # noqa: ARG002
         return [FoundLinks(self._ids(draw)) for draw in draws]

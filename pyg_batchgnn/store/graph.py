@@ -202,6 +202,7 @@ def reversed_relation(relation: Relation) -> Relation:
 
 
 def reversed_group(group: Group) -> Group:
+    """Returns the group of the reversed relation; nodes' groups are unchanged."""
     return group if isinstance(group.name, str) else Group(group.kind, reversed_relation(group.name))
 
 
