@@ -226,7 +226,7 @@ class PlacingRules:
 
 
 class PlacedTables:
-    """The user's tables, placed for a device. ``by_name``: by group and name, those that can be."""
+    """The user's tables, placed for a device. ``by_name``: placed tables by group and name."""
 
     def __init__(
         self,

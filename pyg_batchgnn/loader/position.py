@@ -53,7 +53,7 @@ class Position:
         self.upcoming = Run(self.run.epoch + 1)
 
     def set_epoch(self, epoch: int) -> None:
-        """Sets the next iterator's epoch, and that of ``loader(index)``. A position in it stays."""
+        """Sets the epoch of the next iterator and of ``loader(index)``; keeps a position in it."""
         if isinstance(epoch, bool) or not isinstance(epoch, int):
             raise TypeError(f"epoch must be an integer, got {epoch!r}")
         if self.upcoming.epoch != epoch or self.upcoming.skip == 0:

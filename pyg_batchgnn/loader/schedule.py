@@ -103,9 +103,9 @@ class SeedSchedule(ABC):
 
 
 class GlobalSchedule(SeedSchedule):
-    """Makes the same minibatches for any number of ranks: rank g mod R trains minibatch g of those
-    that are left. ``drop_last`` leaves out a smaller last minibatch, and then a last step of fewer
-    than R minibatches."""
+    """Makes the same minibatches for any number of ranks: rank g mod R trains remaining minibatch
+    g. ``drop_last`` leaves out a smaller last minibatch, and then a last step of fewer than R
+    minibatches."""
 
     def __init__(self, count: int, rank: int, size: int, shape: StepShape) -> None:
         super().__init__(count)

@@ -34,7 +34,7 @@ class Replacement(enum.Enum):
 
 
 class TemporalStrategy(enum.Enum):
-    """Which neighbours are picked among those that the seed's time allows."""
+    """Which neighbours are picked, of all that are early enough for the seed."""
 
     UNIFORM = "uniform"
     LAST = "last"  # the latest ones

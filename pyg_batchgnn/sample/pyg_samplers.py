@@ -97,7 +97,7 @@ def names_of(data: Any) -> Names:
 
 
 def index_dtype(data: Any) -> torch.dtype:
-    """Returns the dtype of ids in PyG's batches: that of the user's edges, else int64."""
+    """Returns the dtype of ids in PyG's batches: the dtype of the user's edges, else int64."""
     if not isinstance(data, (Data, HeteroData)):
         return torch.int64
     for store in data.edge_stores:
