@@ -89,7 +89,7 @@ _REGISTER = 1 | 2
 
 
 class CudaLane(CpuLane):
-    """A GPU, with a stream of its own for copies."""
+    """A GPU, and a stream of its own on which copies to it run."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
