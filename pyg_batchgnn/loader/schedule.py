@@ -58,7 +58,7 @@ class SeedStep:
 
 @dataclass(frozen=True)
 class StepShape:
-    """Cuts an epoch's seeds into minibatches."""
+    """How an epoch's seeds are cut into minibatches."""
 
     batch_size: int  # the seed nodes of a rank's minibatch
     drop_last: bool  # True leaves out the last seeds if they do not fill a minibatch
