@@ -241,6 +241,7 @@ class PygNeighborSampler(PygNodeSampler):
 
     @classmethod
     def of(cls, data: Any, choice: NeighborChoice, seed: int, threads: int | None) -> PygNeighborSampler:
+        """Makes a sampler from checked options. ``choice``: which neighbours are picked."""
         made = cls.__new__(cls)
         made._make(data, choice, seed, threads)
         return made
@@ -284,6 +285,7 @@ class PygNeighborSampler(PygNodeSampler):
 
     @property
     def num_neighbors(self) -> NumNeighbors:
+        """The fanouts, as PyG's object; may be set to anything that PyG's samplers take."""
         given = self.choice.num_neighbors
         return given if isinstance(given, NumNeighbors) else NumNeighbors(given)
 

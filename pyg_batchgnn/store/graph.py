@@ -191,6 +191,7 @@ class CscGraph:
         return cls(InEdges.checked(indptr, indices, edge_ids))
 
     def advise_huge_pages(self) -> CscGraph:
+        """Asks for huge pages for the arrays, which sampling reads at random. Returns the graph."""
         self.typed.advise_huge_pages()
         return self
 
