@@ -5,14 +5,14 @@ Whoever needs room makes room, in the same room. A new room states its ceiling o
 
 BOUNDS = {
     "package: Python files": 301,
-    "package: Python lines": 68_427,
+    "package: Python lines": 68_428,
     "lines of train": 9_434,
     "lines of data": 7_181,
     "lines of loader": 7_166,
     "lines of port": 6_517,
     "lines of nn": 4_747,
     "lines of ops": 4_650,
-    "lines of sample": 4_433,
+    "lines of sample": 4_434,
     "lines of partition": 4_094,
     "lines of tables": 3_912,
     "lines of comm": 2_868,

@@ -146,7 +146,7 @@ class SamplingPlan:
         return dataclasses.replace(self, fanouts=self.fanouts[:-1], by_relation=own)
 
     def settings(self) -> dict[str, Any]:
-        """Returns the plan as JSON values, which ranks compare."""
+        """Returns the plan as JSON values, to compare on ranks and with saved states of loaders."""
         return {
             "fanouts": list(self.fanouts),
             "fanouts_by_relation": [[list(name), list(own)] for name, own in self.by_relation],
