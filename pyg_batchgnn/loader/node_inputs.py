@@ -165,9 +165,8 @@ class NodeInputs:
         return found
 
     def _own_times(self, nodes: dict[str, Tensor]) -> Tensor | None:
-        if self._times is None:
+        if (times := self._times) is None:
             return None
-        times = self._times
         groups = self._schema.node_groups
         return torch.cat(
             [times.of_seeds(groups[self._schema.type_number(name)], node) for name, node in nodes.items()]
@@ -255,10 +254,7 @@ def by_key(
 
 
 def _type_inputs(what: str, name: str, nodes: Any, ids: Any, times: Any, num_nodes: int) -> TypeInputs:
-    if nodes is None:
-        node, own_ids = torch.arange(num_nodes), None
-    else:
-        node, own_ids = _node_ids(what, nodes, num_nodes)
+    node, own_ids = (torch.arange(num_nodes), None) if nodes is None else _node_ids(what, nodes, num_nodes)
     given_ids = aligned("input_id", ids, node.numel(), what)
     time = aligned("input_time", times, node.numel(), what)
     return TypeInputs(name, node, own_ids if given_ids is None else given_ids, time)
@@ -268,6 +264,8 @@ def as_array(what: str, given: Any, empty: torch.dtype | None = None) -> Tensor:
     """Returns a user's tensor, array or list as a tensor. ``empty``: the dtype of an empty one."""
     try:
         array = torch.as_tensor(given)
+        if array.layout is not torch.strided:
+            raise TypeError(f"got {array.layout}; use .to_dense()")
     except (RuntimeError, TypeError, ValueError) as error:
         raise TypeError(f"{what} must be a tensor, an array or a list of numbers ({error})") from None
     is_bare = empty is not None and not array.numel() and array.dtype.is_floating_point

@@ -201,6 +201,8 @@ def as_positions(index: object) -> Tensor:
     """Returns positions in the loader's input as [n] int64. ``index``: a list, or a tensor of any
     integer type."""
     if isinstance(index, Tensor):
+        if index.dtype is torch.bool or index.is_floating_point() or index.layout is not torch.strided:
+            raise TypeError(f"positions must be dense integers, got {index.dtype} {index.layout}")
         return index.view(-1).to("cpu", torch.int64)
     return torch.tensor([int(position) for position in index], dtype=torch.int64)  # type: ignore[attr-defined]
 

@@ -73,7 +73,7 @@ class PygNodeSampler(BaseSampler):
                 f"{list(schema.node_types)}; give NodeSamplerInput(..., input_type=...)"
             )
         name = inputs.input_type or schema.node_types[0]
-        node, time = inputs.node.long().contiguous(), inputs.time
+        node, time = inputs.node, inputs.time
         if time is not None and self.times is None:
             raise ValueError(
                 "seed nodes came with times, but the sampler does not sample by time; give it time_attr, the "
@@ -81,6 +81,7 @@ class PygNodeSampler(BaseSampler):
             )
         if time is None and self.times is not None:
             time = self.times.of_seeds(schema.node_groups[schema.type_number(name)], node)
+        node = node if node.dtype is torch.bool else node.long()  # a mask is refused
         (minibatch,) = self.macrobatch.sample([Seeds.of(schema, {name: node}, time=time)], self.epoch)
         return self.form.output(
             dataclasses.replace(minibatch, input_id=inputs.input_id, seed_time=inputs.time)

@@ -7,7 +7,6 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import FeatureStore, TensorAttr
@@ -185,22 +184,16 @@ class DistFeatureStore(FeatureStore):
 
     def _multi_get_tensor(self, attrs: list[TensorAttr]) -> list[Any]:
         """Reads attributes with one look-up and one exchange for all that have the same index."""
-        for attr in attrs:
+        alike = dict[Any, list[int]]()
+        for at, attr in enumerate(attrs):
             self._table(attr)  # refuses what is not there before anything is exchanged
+            alike.setdefault((id(attr.index), self._group(attr)), []).append(at)
         found: list[Any] = [None] * len(attrs)
-        left = list(range(len(attrs)))
-        while left:
-            first = attrs[left[0]]
-            alike = [
-                at
-                for at in left
-                if attrs[at].index is first.index and self._group(attrs[at]) == self._group(first)
-            ]
-            names = [str(attrs[at].attr_name) for at in alike]
-            rows = self.comm.run_job(functools.partial(self._read, names, first))
-            for at, name in zip(alike, names, strict=True):
+        for places in alike.values():
+            names = [str(attrs[at].attr_name) for at in places]
+            rows = self.comm.run_job(functools.partial(self._read, names, attrs[places[0]]))
+            for at, name in zip(places, names, strict=True):
                 found[at] = rows[name]
-            left = [at for at in left if at not in alike]
         return found
 
     def _read(self, names: Sequence[str], attr: TensorAttr) -> dict[str, Tensor]:
@@ -274,20 +267,27 @@ class DistFeatureStore(FeatureStore):
     def _ids(self, attr: TensorAttr) -> Tensor:
         """Returns the index of an attribute as ids that exist, [n] int64."""
         index, group = attr.index, self._group(attr)
+        rows = self.num_rows[group]
         if index is None:
             raise ValueError(
                 f"no rank holds all of {attr.attr_name!r}: give index=ids; this rank's own rows are in "
                 f"store.own.attributes"
             )
-        if isinstance(index, slice):
-            index = torch.arange(*index.indices(self.num_rows[group]))
-        ids = torch.from_numpy(index) if isinstance(index, np.ndarray) else torch.as_tensor(index)
+        try:
+            ids = torch.arange(*index.indices(rows)) if isinstance(index, slice) else torch.as_tensor(index)
+        except (RuntimeError, TypeError, ValueError) as error:
+            raise TypeError(
+                f"index must be integer ids, a mask or a slice, not {index!r} ({error})"
+            ) from None
+        ops.check_dense("index", ids)
         if ids.dtype is torch.bool:
-            ids = ids.nonzero().view(-1)
+            if ids.shape != (rows,):
+                raise IndexError(f"index is a mask {list(ids.shape)}, but there are {rows} rows; give ids")
+            ids = ids.nonzero()
         if ids.numel() and ids.dtype not in ops.INTEGERS:
             raise TypeError(f"index must be integer ids, got {ids.dtype}; use .long()")
         ids = ids.to(torch.int64).contiguous().view(-1)
-        ops.check_range("index", ids, self.num_rows[group], "node ids" if group.is_node else "edge ids")
+        ops.check_range("index", ids, rows, "node ids" if group.is_node else "edge ids")
         return ids
 
     def _located(self, group: Group, ids: Tensor) -> RowRequest:

@@ -69,6 +69,7 @@ def test_shares_and_windows_may_be_numpys() -> None:
         (torch.tensor([1, 2], dtype=torch.int32), TypeError, r"torch.int32.*\.to\(torch.int64\)"),
         (torch.tensor([1.0]), TypeError, r"torch.float32.*\.to\(torch.int64\)"),
         (torch.tensor([True, False]), TypeError, "torch.bool"),
+        (torch.tensor([1, 2]).to_sparse(), ValueError, r"torch.sparse_coo.*use .to_dense\(\)"),
         (torch.tensor([[1, 2]]), ValueError, r"\[1, 2\]"),
         (torch.tensor(1), ValueError, r"\[\]"),
         ([1, 2], TypeError, "list.*torch.as_tensor"),

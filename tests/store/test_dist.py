@@ -131,6 +131,13 @@ def refusals(comm: Communicator) -> None:
         (KeyError, "no edge attribute 'x'", lambda: features.get_tensor(EDGE_TYPE, "x", index=[1])),
         (IndexError, "holds 120", lambda: features.get_tensor(None, "x", index=[120])),
         (TypeError, "integer ids", lambda: features.get_tensor(None, "x", index=torch.ones(2))),
+        (
+            ValueError,
+            "index is torch.sparse_coo",
+            lambda: features.get_tensor(None, "x", index=torch.eye(2).to_sparse()),
+        ),
+        (TypeError, "integer ids", lambda: features.get_tensor(None, "x", index="1")),
+        (IndexError, r"mask \[\], .* 120 rows", lambda: features.get_tensor(None, "x", index=False)),
         (NotImplementedError, "leave it out", lambda: features.remove_tensor(None, "x", index=None)),
         (ValueError, r"shape \[2, 5\]", lambda: features.put_tensor(torch.ones(2), None, "x", [1, 2])),
         (TypeError, "convert", lambda: features.put_tensor(torch.ones(1), None, "y", [1])),
