@@ -156,7 +156,8 @@ class DeviceStage:
                 if pipeline.fetcher is None:
                     yield minibatches
                 else:
-                    yield from pipeline.fetched(item, minibatches, self.group_size(fetch_size), immediately)
+                    size = min(fetch_size, self._group_size or fetch_size)
+                    yield from pipeline.fetched(item, minibatches, size, immediately)
 
     def receive(self, made: OnDevice) -> Any:
         """Hands a batch over to the stream of the calling thread. The host does not wait."""
@@ -184,10 +185,6 @@ class DeviceStage:
             )
 
     # Memory ######################################################################################
-
-    def group_size(self, fetch_size: int) -> int:
-        """Returns the minibatches of a macrobatch whose distinct rows are read together."""
-        return fetch_size if self._group_size is None else min(fetch_size, self._group_size)
 
     def too_many(self, minibatches: int) -> None:
         """Notes that the distinct rows of a number of minibatches do not fit a block."""

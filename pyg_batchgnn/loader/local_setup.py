@@ -18,9 +18,8 @@ from pyg_batchgnn.loader.link_inputs import LinkPlace
 from pyg_batchgnn.loader.options import Export, Features, LoaderOptions, has_edge_attributes
 from pyg_batchgnn.loader.pipeline import Pipeline
 from pyg_batchgnn.loader.position import Order, order_of
-from pyg_batchgnn.loader.prefetch import World
 from pyg_batchgnn.loader.schedule import DrawnOrder, DrawnSchedule, GlobalSchedule, StepShape
-from pyg_batchgnn.loader.setup import Setup
+from pyg_batchgnn.loader.setup import Setup, World
 from pyg_batchgnn.loader.source import (
     DataSource,
     Source,
@@ -120,11 +119,13 @@ class LocalSetup(Setup):
     def _reading_edges(self, sampler: MacrobatchSampler, loader: NodeLoader) -> MacrobatchSampler:
         """Returns a sampler that reads edges from files if they are mapped, do not fit the budget,
         and the page cache cannot hold them beside it."""
-        budget, edges = self._disk_budget(loader), self.graph.relations
+        edges = self.graph.relations
         arrays = [one for each in edges for one in (each.indptr, each.indices, each.edge_ids)]
         known = [one for one in arrays if one is not None]
-        size = sum(one.nbytes for one in known)
-        if budget is None or size <= budget or not any(are_mapped(known)) or cache_holds(size, budget):
+        if not self._reads_files(loader) or not any(are_mapped(known)):
+            return sampler
+        size, budget = sum(one.nbytes for one in known), self._budget()
+        if size <= budget or cache_holds(size, budget):
             return sampler
         from pyg_batchgnn.sample import DiskSampler
 
@@ -190,14 +191,17 @@ class LocalSetup(Setup):
         options = LoaderOptions(export=own.export, features=features, attributes=own.attributes)
         aggregates = {} if cache is None else cached_tables(cache, data, graph)
         if isinstance(data, (Data, HeteroData)):
-            return DataSource(data, graph.schema, options, aggregates, self._disk_budget(loader))
+            budget = self._budget if self._reads_files(loader) else None
+            return DataSource(data, graph.schema, options, aggregates, budget)
         return StoreSource(data[0], graph, options, aggregates, loader.custom_cls)
 
-    def _disk_budget(self, loader: NodeLoader) -> int | None:
-        """Returns the bytes that the loader may take if tables lie in mapped files. None leaves
-        these to the system: the user wants them in place, or other processes read them."""
-        if self.options.features is Features.IN_PLACE or loader.num_workers:
-            return None
+    def _reads_files(self, loader: NodeLoader) -> bool:
+        """Returns whether the loader reads mapped files itself. Otherwise the system does: the user
+        wants tables in place, or other processes read them."""
+        return self.options.features is not Features.IN_PLACE and not loader.num_workers
+
+    def _budget(self) -> int:
+        """Returns the bytes that the loader may take if tables lie in mapped files."""
         return self.options.memory_budget or FOR_THREADS * free_bytes()
 
 

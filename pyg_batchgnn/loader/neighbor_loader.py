@@ -15,8 +15,7 @@ from pyg_batchgnn.loader.link_inputs import LinkRequest, UserLinks
 from pyg_batchgnn.loader.local_setup import LocalSetup
 from pyg_batchgnn.loader.node_inputs import NodeRequest
 from pyg_batchgnn.loader.options import LoaderOptions, Size, is_partitioned, refuse_unknown
-from pyg_batchgnn.loader.prefetch import World
-from pyg_batchgnn.loader.setup import Setup, check_together
+from pyg_batchgnn.loader.setup import Setup, World, check_together
 from pyg_batchgnn.loader.shell import MacrobatchShell
 from pyg_batchgnn.sample import (
     NEIGHBOR_CAP,

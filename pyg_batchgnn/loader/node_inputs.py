@@ -165,12 +165,10 @@ class NodeInputs:
         return found
 
     def _own_times(self, nodes: dict[str, Tensor]) -> Tensor | None:
-        if (times := self._times) is None:
+        times, groups, number = self._times, self._schema.node_groups, self._schema.type_number
+        if times is None:
             return None
-        groups = self._schema.node_groups
-        return torch.cat(
-            [times.of_seeds(groups[self._schema.type_number(name)], node) for name, node in nodes.items()]
-        )
+        return torch.cat([times.of_seeds(groups[number(name)], node) for name, node in nodes.items()])
 
 
 @dataclass(frozen=True, eq=False)
@@ -295,9 +293,7 @@ def _node_ids(what: str, given: Any, num_nodes: int) -> tuple[Tensor, Tensor | N
     nodes = as_array(what, given, torch.int64)
     if nodes.dtype is torch.bool:
         if list(nodes.shape) != [num_nodes]:
-            raise ValueError(
-                f"{what} is a mask of shape {list(nodes.shape)} for a graph of {num_nodes} nodes"
-            )
+            raise ValueError(f"{what} is a mask of shape {list(nodes.shape)} for {num_nodes} nodes")
         ids = nodes.cpu().nonzero().view(-1)
         return ids, ids
     if nodes.dtype.is_floating_point or nodes.dtype.is_complex:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -26,7 +27,7 @@ from pyg_batchgnn.loader.node_inputs import StepInputs
 from pyg_batchgnn.loader.options import LoaderOptions, is_partitioned
 from pyg_batchgnn.loader.prefetch import drain
 from pyg_batchgnn.loader.schedule import WorkItem
-from pyg_batchgnn.loader.stats import LoaderCounters, StatsBook, disk_counts, edge_counts, sampling_counters
+from pyg_batchgnn.loader.stats import LoaderCounters, LoaderStats, disk_counts, edge_counts, sampling_counters
 from pyg_batchgnn.sample import (
     MacrobatchSampler,
     MacrobatchSeeds,
@@ -52,6 +53,33 @@ Now = Callable[[Callable[[], Any]], Any]
 
 def immediately(work: Callable[[], T]) -> T:
     return work()
+
+
+class StatsBook:
+    """Collects counters. A macrobatch's account opens when it is sampled and grows as its
+    minibatches are exported, with prefetching on another thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._last = LoaderCounters()
+        self._total = LoaderCounters()
+
+    def __reduce__(self) -> tuple[type[StatsBook], tuple[()]]:
+        return StatsBook, ()  # a worker process starts a book of its own
+
+    def open(self, counters: LoaderCounters) -> None:
+        with self._lock:
+            self._last = dataclasses.replace(counters)
+            self._total.add(counters)
+
+    def add(self, counters: LoaderCounters) -> None:
+        with self._lock:
+            self._last.add(counters)
+            self._total.add(counters)
+
+    def snapshot(self) -> LoaderStats:
+        with self._lock:
+            return LoaderStats(dataclasses.replace(self._last), dataclasses.replace(self._total))
 
 
 class Pipeline:

@@ -9,8 +9,8 @@ import queue
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping
-from typing import Any, Protocol, TypeAlias, TypeVar
+from collections.abc import Callable, Generator, Iterator
+from typing import Protocol, TypeAlias, TypeVar
 
 import torch
 
@@ -157,42 +157,3 @@ def in_mode(wants_grad: bool, make: Callable[[Item], T], item: Item) -> T:
     """Works in the consumer's gradient mode, since each thread has a mode of its own."""
     with torch.set_grad_enabled(wants_grad):
         return make(item)
-
-
-#: The largest macrobatch that "auto" stands for in one process: its threads have enough to share.
-MAX_AUTO = 32
-
-
-class World:
-    """The processes that make a loader's macrobatches together: here this one, alone."""
-
-    size: int = 1  # the number of processes
-    #: True if making a macrobatch takes all processes, which then do everything in the same order
-    collective: bool = False
-
-    def agree(self, arguments: Callable[[], Mapping[str, Any]]) -> None:
-        """Raises AgreementError unless the arguments are the same everywhere."""
-
-    def gather(self, value: Any) -> list[Any]:
-        """Returns the values of all processes, by rank."""
-        return [value]
-
-    def seed(self, given: int | None) -> int:
-        """Returns the given seed, or one that is drawn and is the same everywhere."""
-        return drawn_seed() if given is None else given
-
-    def max_macrobatch(self, steps: int | None) -> int:  # noqa: ARG002
-        """Returns the largest macrobatch that "auto" stands for, in an epoch of ``steps`` steps."""
-        return MAX_AUTO
-
-    def now(self, work: Callable[[], T]) -> T:
-        return work()
-
-    def executor(self) -> Executor:
-        """Makes what prepares macrobatches ahead, for one iterator."""
-        return ThreadExecutor()
-
-
-def drawn_seed() -> int:
-    """Draws a seed from torch's default generator."""
-    return int(torch.empty((), dtype=torch.int64).random_())

@@ -25,8 +25,9 @@ from pyg_batchgnn.loader.link_inputs import (
 )
 from pyg_batchgnn.loader.node_inputs import NodeInputs, OwnPositions, TypeInputs
 from pyg_batchgnn.loader.options import Features
-from pyg_batchgnn.loader.prefetch import Executor, T, World, drawn_seed
+from pyg_batchgnn.loader.prefetch import Executor, T
 from pyg_batchgnn.loader.schedule import ScheduleName, SeedStep
+from pyg_batchgnn.loader.setup import World, drawn_seed
 from pyg_batchgnn.ops import keyed_permutation
 from pyg_batchgnn.partition import Part, send_rows
 from pyg_batchgnn.sample import RankFinder, RankPlanner

@@ -80,7 +80,7 @@ class SeedSchedule(ABC):
     stride = 1  # the minibatches of the epoch that a step takes
 
     def __init__(self, count: int) -> None:
-        self._count = count
+        self.num_candidates = count  # the seeds that this rank's minibatches are made of
 
     @abstractmethod
     def length(self, skip: int = 0) -> int | None:
@@ -93,10 +93,6 @@ class SeedSchedule(ABC):
     @abstractmethod
     def steps(self, run: Run, seed: int) -> Iterator[SeedStep]:
         """Returns the steps of a run, and notes in it what repeating them takes."""
-
-    def num_candidates(self) -> int:
-        """Returns the number of seeds that this rank's minibatches are made of."""
-        return self._count
 
     def candidates(self, which: Tensor) -> Tensor:
         """Returns the positions in the loader's input of some of these seeds."""
@@ -125,7 +121,7 @@ class GlobalSchedule(SeedSchedule):
         return min(self._batches, skip + self.length(skip) * self.stride)
 
     def steps(self, run: Run, seed: int) -> Iterator[SeedStep]:
-        visit = self._shape.order.visit(self._count, seed, run.epoch)
+        visit = self._shape.order.visit(self.num_candidates, seed, run.epoch)
         firsts = range(run.skip, run.skip + self.length(run.skip) * self.stride, self.stride)
         for first in firsts:
             begin, end = self._bounds(first + self._rank)
@@ -133,8 +129,8 @@ class GlobalSchedule(SeedSchedule):
             yield SeedStep(visit(begin, end), seeds)
 
     def _bounds(self, number: int) -> tuple[int, int]:
-        begin = min(number * self._shape.batch_size, self._count)
-        return begin, min(begin + self._shape.batch_size, self._count)
+        begin = min(number * self._shape.batch_size, self.num_candidates)
+        return begin, min(begin + self._shape.batch_size, self.num_candidates)
 
 
 class LocalSchedule(SeedSchedule):

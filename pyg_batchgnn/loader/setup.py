@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch_geometric.loader import NodeLoader
 from torch_geometric.sampler.base import SubgraphType
 
@@ -14,7 +15,7 @@ from pyg_batchgnn.loader.link_inputs import InputRequest, Inputs, InputsT, LinkP
 from pyg_batchgnn.loader.options import Export, Features, LoaderOptions, raise_first
 from pyg_batchgnn.loader.pipeline import Pipeline
 from pyg_batchgnn.loader.position import order_of
-from pyg_batchgnn.loader.prefetch import World
+from pyg_batchgnn.loader.prefetch import Executor, T, ThreadExecutor
 from pyg_batchgnn.loader.schedule import SeedSchedule, SeedStep
 from pyg_batchgnn.sample import (
     Direction,
@@ -31,6 +32,45 @@ if TYPE_CHECKING:
     from pyg_batchgnn.loader.device_stage import DeviceStage
     from pyg_batchgnn.loader.node_inputs import GraphShape, GraphTimes
     from pyg_batchgnn.sample import TokenTimes
+
+
+#: The largest macrobatch that "auto" stands for in one process: its threads have enough to share.
+MAX_AUTO = 32
+
+
+class World:
+    """The processes that make a loader's macrobatches together: here this one, alone."""
+
+    size: int = 1  # the number of processes
+    #: True if making a macrobatch takes all processes, which then do everything in the same order
+    collective: bool = False
+
+    def agree(self, arguments: Callable[[], Mapping[str, Any]]) -> None:
+        """Raises AgreementError unless the arguments are the same everywhere."""
+
+    def gather(self, value: Any) -> list[Any]:
+        """Returns the values of all processes, by rank."""
+        return [value]
+
+    def seed(self, given: int | None) -> int:
+        """Returns the given seed, or one that is drawn and is the same everywhere."""
+        return drawn_seed() if given is None else given
+
+    def max_macrobatch(self, steps: int | None) -> int:  # noqa: ARG002
+        """Returns the largest macrobatch that "auto" stands for, in an epoch of ``steps`` steps."""
+        return MAX_AUTO
+
+    def now(self, work: Callable[[], T]) -> T:
+        return work()
+
+    def executor(self) -> Executor:
+        """Makes what prepares macrobatches ahead, for one iterator."""
+        return ThreadExecutor()
+
+
+def drawn_seed() -> int:
+    """Draws a seed from torch's default generator."""
+    return int(torch.empty((), dtype=torch.int64).random_())
 
 
 class Setup(ABC):

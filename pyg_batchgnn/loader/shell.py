@@ -354,7 +354,7 @@ class MacrobatchShell(DataLoader[Any]):
     def _probe(self, most: int) -> list[SampledMinibatch]:
         """Samples up to ``most`` minibatches to measure with; none without seeds."""
         schedule, pipeline = self._setup.schedule, self._setup.pipeline
-        count = schedule.num_candidates()
+        count = schedule.num_candidates
         arguments = count, self.batch_size, schedule.length(), order_of(self), most
         chosen = probe_batches(*arguments) if count else []
         steps = self._setup.number([SeedStep.of(schedule.candidates(torch.tensor(one))) for one in chosen])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from operator import is_
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -144,7 +144,7 @@ class DataSource:
         schema: Schema,
         options: LoaderOptions,
         aggregates: Mapping[Group, Mapping[str, Tensor]],
-        budget: int | None = None,
+        budget: Callable[[], int] | None = None,
     ) -> None:
         self.data, self._schema = data, schema
         self.options, self.aggregates = options, aggregates
@@ -378,7 +378,9 @@ def bytes_more(table: Tensor) -> int:
     return math.prod(table.shape[1:]) * (table.dtype.itemsize - ops.as_stored(table).dtype.itemsize)
 
 
-def _mapped_tables(wanted: Mapping[Group, Mapping[str, Any]], budget: int) -> MappedTables | None:
+def _mapped_tables(
+    wanted: Mapping[Group, Mapping[str, Any]], budget: Callable[[], int]
+) -> MappedTables | None:
     values = [value for named in wanted.values() for value in named.values()]
     values = [ops.as_stored(value) for value in values]
     tables = [value for value in values if isinstance(value, Tensor) and value.device.type == "cpu"]
@@ -387,7 +389,7 @@ def _mapped_tables(wanted: Mapping[Group, Mapping[str, Any]], budget: int) -> Ma
         return None
     from pyg_batchgnn.loader.on_disk import MappedTables
 
-    return MappedTables.of(wanted, budget)
+    return MappedTables.of(wanted, budget())
 
 
 class StoreSource:

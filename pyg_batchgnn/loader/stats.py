@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -179,30 +178,3 @@ class LoaderStats:
     last: LoaderCounters
     total: LoaderCounters
     device: DeviceMemory | None = None  # the memory that is held for a device; None without one
-
-
-class StatsBook:
-    """Collects counters. A macrobatch's account opens when it is sampled and grows as its
-    minibatches are exported, with prefetching on another thread."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._last = LoaderCounters()
-        self._total = LoaderCounters()
-
-    def __reduce__(self) -> tuple[type[StatsBook], tuple[()]]:
-        return StatsBook, ()  # a worker process starts a book of its own
-
-    def open(self, counters: LoaderCounters) -> None:
-        with self._lock:
-            self._last = replace(counters)
-            self._total.add(counters)
-
-    def add(self, counters: LoaderCounters) -> None:
-        with self._lock:
-            self._last.add(counters)
-            self._total.add(counters)
-
-    def snapshot(self) -> LoaderStats:
-        with self._lock:
-            return LoaderStats(replace(self._last), replace(self._total))

@@ -55,10 +55,9 @@ def unweighted_scaling(whole: LayerGraph, add_loops: bool, dtype: torch.dtype) -
     made = _unweighted.setdefault(whole, {})
     if (add_loops, dtype) in made:
         return made[add_loops, dtype]
-    indptr, indices = whole.indptr, whole.indices
-    without = ops.drop_self_loops(indptr, indices) if add_loops else None
-    if without is not None:
-        indptr, indices = without.indptr, without.indices
+    edges = ops.InEdges(whole.indptr, whole.indices)
+    if add_loops and (without := ops.drop_self_loops(whole.indptr, whole.indices)):
+        edges, _ = without
     loops = int(add_loops)
 
     def scale(root: bool) -> Tensor:
@@ -66,33 +65,31 @@ def unweighted_scaling(whole: LayerGraph, add_loops: bool, dtype: torch.dtype) -
             degree = (whole.degree + loops).to(dtype)
             found = degree.rsqrt() if root else degree.reciprocal()
             return found.masked_fill_(degree == 0, 0.0)
-        return ops.degree_scale(indptr, whole.num_sources, loops=loops, root=root, dtype=dtype)
+        return ops.degree_scale(edges.indptr, whole.num_sources, loops=loops, root=root, dtype=dtype)
 
     loop = scale(root=False) if add_loops else None
-    found = Scaling(ops.InEdges(indptr, indices), None, scale(root=True), loop)
+    found = Scaling(edges, None, scale(root=True), loop)
     return made.setdefault((add_loops, dtype), found)
 
 
 def weighted_scaling(whole: LayerGraph, weight: Tensor, add_loops: bool, fill: float) -> Scaling:
     """Returns the normalisation of a graph with edge weights [E], differentiable in them."""
-    indptr, indices, targets = whole.indptr, whole.indices, whole.targets
+    edges, targets = ops.InEdges(whole.indptr, whole.indices), whole.targets
     degree = weight.new_zeros(whole.num_sources)
     loop = None
     if add_loops:
         loop = weight.new_full((whole.num_sources,), fill)
-        without = ops.drop_self_loops(indptr, indices)
-        if without is not None:
-            is_loop = indices == targets
+        if without := ops.drop_self_loops(whole.indptr, whole.indices):
+            is_loop = whole.indices == targets
             loop = loop.index_put((targets[is_loop],), weight[is_loop])
-            indptr, indices = without.indptr, without.indices
-            weight, targets = weight.index_select(0, without.kept), targets.index_select(0, without.kept)
+            edges, kept = without
+            weight, targets = weight.index_select(0, kept), targets.index_select(0, kept)
         degree = degree + loop
     degree = degree.index_add(0, targets, weight) if whole.degree is None else whole.degree.to(weight.dtype)
     scale = degree.pow(-0.5)
     scale = scale.masked_fill(scale == float("inf"), 0.0)
-    normalised = scale.index_select(0, indices) * weight * scale.index_select(0, targets)
-    in_edges = ops.InEdges(indptr, indices)
-    return Scaling(in_edges, normalised, None, None if loop is None else scale * loop * scale)
+    normalised = scale.index_select(0, edges.indices) * weight * scale.index_select(0, targets)
+    return Scaling(edges, normalised, None, None if loop is None else scale * loop * scale)
 
 
 class GCNConv(NativeConv, torch_geometric.nn.GCNConv):

@@ -13,7 +13,7 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn.inputs import Rows, head
 from pyg_batchgnn.nn.linear import is_watched
-from pyg_batchgnn.nn.norm import BatchNorm, fused_norm, row_norm
+from pyg_batchgnn.nn.norm import BatchNorm, row_norm
 from pyg_batchgnn.nn.terms import Update
 from pyg_batchgnn.types import Relation
 
@@ -93,6 +93,12 @@ def wide(x: Tensor) -> Tensor:
 def fuses_relu(act: Any) -> bool:
     """Returns whether an activation is a ReLU that others may compute, as nobody watches it."""
     return type(act) is torch.nn.ReLU and not is_watched(act)
+
+
+def fused_norm(norm: torch.nn.Module) -> BatchNorm | None:
+    """Returns the native batch normalisation with ReLU inside an unwatched module, or None."""
+    inside = norm.module if type(norm) is torch_geometric.nn.BatchNorm and not is_watched(norm) else None
+    return inside if isinstance(inside, BatchNorm) and inside.relu else None
 
 
 def is_row_wise_norm(norm: torch.nn.Module) -> bool:

@@ -160,12 +160,6 @@ def native_norm(norm: torch.nn.Module, relu: bool) -> torch.nn.Module:
     return norm
 
 
-def fused_norm(norm: torch.nn.Module) -> BatchNorm | None:
-    """Returns the native batch normalisation with ReLU inside an unwatched module, or None."""
-    inside = norm.module if type(norm) is PygBatchNorm and not is_watched(norm) else None
-    return inside if isinstance(inside, BatchNorm) and inside.relu else None
-
-
 # Normalisation of rows ############################################################################
 
 

@@ -9,11 +9,17 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.ops.aggregate import check_by_source, check_graph, check_saved
-from pyg_batchgnn.ops.checks import check_dense, check_indptr, wide_dtype
+from pyg_batchgnn.ops.checks import (
+    check_dense,
+    check_drop,
+    check_indptr,
+    check_nodes,
+    dropout_scale,
+    wide_dtype,
+)
 from pyg_batchgnn.ops.keys import part_key
 from pyg_batchgnn.ops.library import fake, gradient, kernels, thread_count
 from pyg_batchgnn.ops.linear import linear
-from pyg_batchgnn.ops.norm import check_drop, check_nodes, dropout_scale
 from pyg_batchgnn.ops.quantized import QuantizedTensor, decode, stored
 
 

@@ -25,7 +25,6 @@ MAP_IDS = (
     "ids are the positions 0 to N - 1: map yours by values, ids = torch.unique(ids, return_inverse=True), or "
     "numpy.unique likewise, over all ids of the type"
 )
-_OF_IDS = f", not an id: {MAP_IDS}"
 #: The dtypes that layers compute in. Sums of bfloat16 products are float32.
 FLOATS = (torch.float32, torch.float64, torch.bfloat16)
 #: The dtypes of stored rows.
@@ -123,7 +122,9 @@ def too_many_nodes(count: int, processes: int = 1) -> str:
 def check_node_count(name: str, count: int) -> None:
     """Raises ValueError if a graph in this process cannot have that number of nodes."""
     if why := too_many_nodes(count):
-        raise ValueError(f"{name} is {count}, but {why}; give the number of nodes{_OF_IDS * (count > 0)}")
+        raise ValueError(
+            f"{name} is {count}, but {why}; give the number of nodes{f', not an id: {MAP_IDS}' * (count > 0)}"
+        )
 
 
 def check_ids(
@@ -168,6 +169,34 @@ def is_ascending(values: Tensor) -> bool:
     """Returns whether no entry of an int32 or int64 vector is smaller than the one before it."""
     check_vector("values", values)
     return kernels.is_ascending(values)
+
+
+#: Probabilities of dropout are rounded to multiples of 1 / LEVELS.
+LEVELS = 2**16
+
+
+def check_drop(drop: float) -> None:
+    """Raises ValueError unless ``drop`` is a probability below one."""
+    if not 0.0 <= drop < 1.0 or _kept_levels(drop) == 0:
+        raise ValueError(f"the probability of dropping must be at least 0 and below 1, got {drop}")
+
+
+def dropout_scale(drop: float) -> float:
+    """Returns the factor of kept elements, the inverse of the rounded probability of keeping."""
+    return LEVELS / _kept_levels(drop)
+
+
+def _kept_levels(drop: float) -> int:
+    """Returns the number of levels kept, halves rounded up as in csrc/kernels/dropout.h."""
+    return int((1.0 - drop) * LEVELS + 0.5)
+
+
+def check_nodes(node: Tensor | None, rows: int) -> None:
+    if node is None:
+        return
+    check_vector("node", node, (torch.int64,))
+    if node.numel() < rows:
+        raise ValueError(f"node has {node.numel()} entries for {rows} rows; give one entry per row")
 
 
 def check_type(name: str, value: object, wanted: type | tuple[type, ...], remedy: str) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.autograd.graph import increment_version
 
 from pyg_batchgnn.ops.checks import check_vector, remember
-from pyg_batchgnn.ops.in_edges import InEdges
+from pyg_batchgnn.ops.graph import InEdges
 from pyg_batchgnn.ops.library import kernels, thread_count
 
 #: The line of a node that has none.

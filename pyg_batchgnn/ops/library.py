@@ -18,8 +18,6 @@ import torch
 from torch import Tensor
 
 MASK64 = (1 << 64) - 1
-
-
 #: The variables of the environment that choose among kernels, and what they may be.
 _CHOICES = {
     "PYG_BATCHGNN_SIMD": ("avx512", "avx2", "baseline"),
@@ -153,26 +151,21 @@ class _Refusal(torch.autograd.Function):
 # Threads ##########################################################################################
 
 
-class _Setting(threading.local):
-    """The setting of one thread of the program, such as a thread that prefetches."""
-
-    count: int | None = None
-
-
-_setting = _Setting()
+#: The setting of each thread of the program, such as one that prefetches.
+_setting = threading.local()
 
 
 def thread_count() -> int:
     """Returns the most threads of an operator that this thread calls now: the least `thread_limit`
     around the call, or torch's number."""
-    return _setting.count or torch.get_num_threads()
+    return getattr(_setting, "count", None) or torch.get_num_threads()
 
 
 @contextlib.contextmanager
 def thread_limit(count: int | None) -> Iterator[None]:
     """Lets operators that this thread calls in the block use at most `count` threads. None changes
     nothing, nor does a limit above that of a block around it."""
-    before = _setting.count
+    before = getattr(_setting, "count", None)
     _setting.count = min(filter(None, (before, count)), default=None)
     try:
         yield

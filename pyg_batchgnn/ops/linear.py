@@ -8,9 +8,17 @@ from typing import Any, Literal, Protocol, get_args
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.ops.checks import FLOATS, TABLES, check_ids, check_on_cpu
+from pyg_batchgnn.ops.checks import (
+    FLOATS,
+    TABLES,
+    check_drop,
+    check_ids,
+    check_nodes,
+    check_on_cpu,
+    dropout_scale,
+)
 from pyg_batchgnn.ops.library import fake, gradient, kernels, thread_count
-from pyg_batchgnn.ops.norm import activate, check_drop, check_nodes, dropout_scale
+from pyg_batchgnn.ops.norm import activate
 from pyg_batchgnn.ops.quantized import stored
 
 

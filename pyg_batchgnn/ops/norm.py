@@ -8,7 +8,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.ops.checks import check_float, check_matrix, check_vector, wide_dtype
+from pyg_batchgnn.ops.checks import (
+    check_drop,
+    check_float,
+    check_matrix,
+    check_nodes,
+    dropout_scale,
+    wide_dtype,
+)
 from pyg_batchgnn.ops.library import fake, gradient, kernels, thread_count
 
 
@@ -109,33 +116,6 @@ def _as_given(
 
 
 # Activation #######################################################################################
-
-#: Probabilities of dropout are rounded to multiples of 1 / LEVELS.
-LEVELS = 2**16
-
-
-def check_drop(drop: float) -> None:
-    """Raises ValueError unless ``drop`` is a probability below one."""
-    if not 0.0 <= drop < 1.0 or _kept_levels(drop) == 0:
-        raise ValueError(f"the probability of dropping must be at least 0 and below 1, got {drop}")
-
-
-def dropout_scale(drop: float) -> float:
-    """Returns the factor of kept elements, the inverse of the rounded probability of keeping."""
-    return LEVELS / _kept_levels(drop)
-
-
-def _kept_levels(drop: float) -> int:
-    """Returns the number of levels kept, halves rounded up as in csrc/kernels/dropout.h."""
-    return int((1.0 - drop) * LEVELS + 0.5)
-
-
-def check_nodes(node: Tensor | None, rows: int) -> None:
-    if node is None:
-        return
-    check_vector("node", node, (torch.int64,))
-    if node.numel() < rows:
-        raise ValueError(f"node has {node.numel()} entries for {rows} rows; give one entry per row")
 
 
 def activate(
