@@ -12,7 +12,7 @@ BOUNDS = {
     "lines of port": 6_517,
     "lines of nn": 4_748,
     "lines of ops": 4_652,
-    "lines of sample": 4_434,
+    "lines of sample": 4_432,
     "lines of partition": 4_095,
     "lines of tables": 3_912,
     "lines of comm": 2_874,
@@ -29,7 +29,7 @@ BOUNDS = {
     "lines of top level": 472,
     "C++: files": 141,
     "C++: lines": 20_656,
-    "tests: lines": 50_308,
+    "tests: lines": 50_309,
     "benchmark: lines": 11_760,
     "benchmark: bytes of results": 1_000_000,
     # Files of the package that a call crosses.

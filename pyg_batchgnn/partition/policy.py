@@ -35,10 +35,10 @@ class Balanced:
     balance: Mapping[str, float] = field(default_factory=lambda: {NODES: SLACK, EDGES: SLACK, "train": SLACK})
 
     def __post_init__(self) -> None:
-        if not self.balance:
+        if not isinstance(self.balance, Mapping) or not self.balance:
             raise ValueError('balance must name at least one load; {"nodes": 1.05} balances the nodes')
         for name, slack in self.balance.items():
-            if not 1 <= slack < math.inf:
+            if not isinstance(slack, (int, float)) or not 1 <= slack < math.inf:
                 fact = f"the slack of {name!r} must be finite and at least 1, not {slack}"
                 remedy = "leave out a load that parts may have any amount of"
                 raise ValueError(f"{fact}; 1.05 allows parts 5 % above the mean, or {remedy}")

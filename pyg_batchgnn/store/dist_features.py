@@ -65,6 +65,7 @@ class DistFeatureStore(FeatureStore):
         part.check_rank(comm)
         if floats is not None and not floats.is_floating_point:
             raise TypeError(f"floats must be a floating-point type such as torch.bfloat16, got {floats}")
+        ops.check_type("share", share, bool, "give True or False")
         budget = ops.check_budget(memory_budget)
         tables = [table for by_name in part.attributes.values() for table in by_name.values()]
         others = [one for one in tables if one.is_floating_point() and one.dtype != floats]
@@ -204,15 +205,15 @@ class DistFeatureStore(FeatureStore):
         order = torch.argsort(request.node, stable=True)
         reader = self.reader({group: Columns(names)})
         rows = reader.read({group: request.take(order)}, Header(MessageKind.FEATURES))
-        place = torch.empty_like(order)
-        place[order] = torch.arange(order.numel())
+        place = torch.argsort(order)
         blocks = rows.blocks[group].attributes
-        return {name: ops.gather_rows(block, place[inverse]) for name, block in blocks.items()}
+        found = {name: ops.gather_rows(block, place[inverse].view(-1)) for name, block in blocks.items()}
+        return {name: table.view((*inverse.shape, *table.shape[1:])) for name, table in found.items()}
 
     def _put_tensor(self, tensor: Any, attr: TensorAttr) -> bool:
         """Overwrites rows in the tables of their owners. If several ranks give a row for the same
         id, the last row of the highest rank stays."""
-        table, index, group = self._table(attr), self._ids(attr), self._group(attr)
+        table, index, group = self._table(attr), self._ids(attr).view(-1), self._group(attr)
         if (str(group), str(attr.attr_name)) in self._on_disk:
             raise ValueError(
                 f"{attr.attr_name!r} lies in files on some rank and cannot be written to; make the store "
@@ -266,8 +267,7 @@ class DistFeatureStore(FeatureStore):
 
     def _ids(self, attr: TensorAttr) -> Tensor:
         """Returns the index of an attribute as ids that exist, [n] int64."""
-        index, group = attr.index, self._group(attr)
-        rows = self.num_rows[group]
+        index, group, rows = attr.index, self._group(attr), self.num_rows[self._group(attr)]
         if index is None:
             raise ValueError(
                 f"no rank holds all of {attr.attr_name!r}: give index=ids; this rank's own rows are in "
@@ -283,11 +283,11 @@ class DistFeatureStore(FeatureStore):
         if ids.dtype is torch.bool:
             if ids.shape != (rows,):
                 raise IndexError(f"index is a mask {list(ids.shape)}, but there are {rows} rows; give ids")
-            ids = ids.nonzero()
+            ids = ids.nonzero().view(-1)
         if ids.numel() and ids.dtype not in ops.INTEGERS:
             raise TypeError(f"index must be integer ids, got {ids.dtype}; use .long()")
-        ids = ids.to(torch.int64).contiguous().view(-1)
-        ops.check_range("index", ids, rows, "node ids" if group.is_node else "edge ids")
+        ids = ids.to(torch.int64).contiguous()
+        ops.check_range("index", ids.view(-1), rows, "node ids" if group.is_node else "edge ids")
         return ids
 
     def _located(self, group: Group, ids: Tensor) -> RowRequest:

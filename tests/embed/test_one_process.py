@@ -364,14 +364,12 @@ DAMAGES: dict[str, tuple[Attack, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", DAMAGES)
-def test_damage_is_named(name: str, tmp_path: Path) -> None:
-    damage, words = DAMAGES[name]
-    folder = tmp_path / "tables"
-    trained().save(folder)
-    damage(folder)
+@pytest.mark.parametrize(("damage", "words"), DAMAGES.values(), ids=DAMAGES)
+def test_damage_is_named(damage: Attack, words: str, tmp_path: Path) -> None:
+    trained().save(tmp_path / "tables")
+    damage(tmp_path / "tables")
     with pytest.raises(DatasetError, match=f"(?s){words}"):
-        Embedding(Data(num_nodes=NODES), 3).load(folder)
+        Embedding(Data(num_nodes=NODES), 3).load(tmp_path / "tables")
 
 
 def test_another_rule_is_refused(tmp_path: Path) -> None:

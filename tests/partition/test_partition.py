@@ -68,6 +68,7 @@ def test_a_rank_that_is_lost_is_named(how: str, stage: str) -> None:
     ("name", "value", "says"),
     [
         ("slack", 0.9, "'train' must be finite and at least 1, not 0.9; 1.05 allows"),
+        ("slack", torch.ones(2), r"not tensor\(\[1"),
         ("slack", float("nan"), "not nan"),
         ("slack", float("inf"), "not inf; .* leave out a load"),
         ("passes", 1e308, r"passes must be an int, got float; give int\(passes\)"),

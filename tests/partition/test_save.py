@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -104,10 +103,6 @@ def test_all_is_on_disk_before_a_partition_has_its_name(
     assert files | {Path()} == {path.relative_to(tmp_path / ".parts.partial") for path in synced}
 
 
-def harmed(array: str, harm: Callable[[Path], object]) -> Attack:
-    return lambda folder: harm(folder / f"{array}.npy")
-
-
 def entry(array: str, value: int) -> Attack:
     """An entry has another value, and its array has a checksum of that."""
     return holds(array, lambda old: np.where(np.arange(len(old)) == 1, value, old))
@@ -117,7 +112,10 @@ def entry(array: str, value: int) -> Attack:
     ("attack", "says"),
     [
         *(
-            (harmed(f"part-00001/{array}", harm), f"part-00001/{array}.npy: .*{says}")
+            (
+                lambda folder, file=f"part-00001/{array}.npy", harm=harm: harm(folder / file),
+                f"{array}.npy: .*{says}",
+            )
             for array in ("node", "indptr", "nodes/x", "splits/train")
             for harm, says in ((flip_byte, "sha256"), (Path.unlink, "does not exist"))
         ),

@@ -93,7 +93,8 @@ def dtypes(comm: Communicator) -> None:
         store = DistFeatureStore(part, comm, share=share)
         index = some_ids(CASES[0].nodes, comm.rank, "some")
         for name, table in wholes.items():
-            assert torch.equal(store.get_tensor(None, name, index=index), table[index])
+            for one in (index, index[:1, None], 7):
+                assert torch.equal(store.get_tensor(None, name, index=one), table[one])
             store.put_tensor(table[index], None, name, index=index)
             found = store.get_tensor(None, name, index=slice(None))
             assert torch.equal(found, table) and found.dtype == table.dtype
@@ -137,6 +138,7 @@ def refusals(comm: Communicator) -> None:
             lambda: features.get_tensor(None, "x", index=torch.eye(2).to_sparse()),
         ),
         (TypeError, "integer ids", lambda: features.get_tensor(None, "x", index="1")),
+        (TypeError, "share must be a bool", lambda: DistFeatureStore(part, comm, share=torch.ones(1))),
         (IndexError, r"mask \[\], .* 120 rows", lambda: features.get_tensor(None, "x", index=False)),
         (NotImplementedError, "leave it out", lambda: features.remove_tensor(None, "x", index=None)),
         (ValueError, r"shape \[2, 5\]", lambda: features.put_tensor(torch.ones(2), None, "x", [1, 2])),
