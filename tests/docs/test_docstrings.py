@@ -13,7 +13,7 @@ from torch_geometric.data import Data, HeteroData
 
 import pyg_batchgnn
 
-ROOMS = ("cache", "data", "loader", "nn", "port", "sample", "store")
+ROOMS = ("cache", "data", "loader", "nn", "partition", "port", "sample", "store", "tables", "train")
 #: Names of the package that are no calls of a script in one process, or values of options.
 WITHOUT = {
     *("Communicator", "DistFeatureStore", "DistGraphStore", "LightningLinkData", "Minibatch", "plan"),
