@@ -199,7 +199,11 @@ def problems_of(ended: Ended, fault: str, victim: int, finished: bool) -> list[s
         return found
     if ended.seconds > LATE:
         found.append(f"it ended after {ended.seconds:.0f} s")
-    if ended.status and fault in NAMED and not re.search(rf"rank\s*:? {victim}\b", ended.text):
+    if (
+        ended.status
+        and fault in NAMED
+        and not re.search(rf"^batchgnn: .*\brank {victim}\b", ended.text, re.M)
+    ):
         found.append("the rank is not named")
     return found if ended.status or fault not in FATAL else [*found, "the status is 0"]
 

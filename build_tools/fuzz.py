@@ -167,7 +167,7 @@ def open_folder(name: str, choices: Choices) -> None:
     files = sorted(path for path in work.rglob("*") if path.is_file())
     for _again in range(1 + below(choices, 3)):
         path = choices.PickValueInList(files)
-        with contextlib.suppress(ValueError, LookupError, TypeError, OSError):
+        with contextlib.suppress(Exception):  # of what an earlier change left
             change_file(path, choices)
     for meta in [*work.rglob("META.json")]:
         promise_anew(meta.parent, choices)

@@ -268,8 +268,8 @@ void typed(bool wide) {
   wide ? TypedRound<int64_t>(generator, 1).run() : TypedRound<int32_t>(generator, 1).run();
 }
 
-// Many edges go through buckets, on several threads. `sampling` has all rules, over parts, and spoilt
-// messages; `plain` one relation, with the distinct nodes of what is sampled.
+// Many edges go through buckets, on several threads. `sampling` has all rules, over parts, and
+// spoilt messages; `plain` one relation, with the distinct nodes of what is sampled.
 const std::map<std::string, void (*)()> kKernels{
     {"aggregation", [] { round_of(1 + below(40), 40 + below(40), below(9), 1 + below(150)); }},
     {"buckets", [] { convert<int64_t, int32_t, int32_t>(1 + below(99'999), 262'144 + below(199'999)); }},

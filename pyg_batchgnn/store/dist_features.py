@@ -63,7 +63,7 @@ class DistFeatureStore(FeatureStore):
         super().__init__()
         ops.check_type("part", part, Part, "make it with partition or load_partition")
         part.check_rank(comm)
-        if floats is not None and not floats.is_floating_point:
+        if floats is not None and not (isinstance(floats, torch.dtype) and floats.is_floating_point):
             raise TypeError(f"floats must be a floating-point type such as torch.bfloat16, got {floats}")
         ops.check_type("share", share, bool, "give True or False")
         budget = ops.check_budget(memory_budget)

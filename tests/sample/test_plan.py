@@ -80,7 +80,7 @@ def test_seeds(seeds: Any, error: type[Exception], says: str) -> None:
         sample(seeds)
 
 
-@pytest.mark.parametrize("threads", [0, -1, 1e308])
+@pytest.mark.parametrize("threads", [0, -1, 1e308, 2**63])
 def test_threads(threads: Any) -> None:
     with pytest.raises(ValueError, match=re.escape(str(threads))):
         sample(torch.tensor([0]), threads)

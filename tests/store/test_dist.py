@@ -146,7 +146,7 @@ def refusals(comm: Communicator) -> None:
         (ValueError, "'coo'", lambda: graph.get_edge_index(EDGE_TYPE, "csc")),
         (NotImplementedError, "cannot be changed", lambda: graph.put_edge_index((1, 2), EDGE_TYPE, "coo")),
         (ValueError, "cannot be on rank", lambda: DistGraphStore(part_of(CASES[0], comm.size + 1, 0), comm)),
-        (TypeError, "floating-point type", lambda: DistFeatureStore(part, comm, floats=torch.int8)),
+        (TypeError, "floating-point type", lambda: DistFeatureStore(part, comm, floats=torch.ones(1))),
         (ValueError, "topology has 3 nodes", lambda: DistGraphStore(part, comm, _small())),
     ]
     for error, text, call in refused:
