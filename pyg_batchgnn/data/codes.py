@@ -60,7 +60,6 @@ class QuantizationReport:
     tables: tuple[QuantizedTable, ...]
 
     def table(self) -> Table:
-        """Returns the report as a table of rich."""
         from rich.table import Table
 
         found = Table(title="Quantised attributes", title_justify="left")

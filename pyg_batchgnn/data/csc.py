@@ -22,7 +22,7 @@ _PIECE = 1 << 22  # the elements of a file that are in memory at a time
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MappedEdges(InEdges):
-    """In-edges that are mapped from the files of a folder."""
+    """In-edges that are mapped from files."""
 
     #: of ``indptr``, ``indices`` and, if there are explicit ids, ``edge_ids``
     files: tuple[Path, ...] = ()

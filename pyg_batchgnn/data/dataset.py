@@ -282,12 +282,10 @@ class Dataset:
 
     @property
     def nodes(self) -> NodeSet:
-        """The nodes of the only type."""
         return self._only(self.node_sets, "nodes", "nodes_of(type)")
 
     @property
     def edges(self) -> EdgeSet:
-        """The edges of the only relation."""
         return self._only(self.edge_sets, "edges", "edges_of(relation)")
 
     @property

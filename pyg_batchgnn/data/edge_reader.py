@@ -15,7 +15,7 @@ from pyg_batchgnn.data.parquet import ENDS, columns_of_edges, count_rows, parque
 
 @dataclass(frozen=True)
 class EdgeReader:
-    """A list of edges in files."""
+    """A list of edges in files, to be read in pieces."""
 
     files: Sequence[Path]
     num_edges: int

@@ -39,7 +39,7 @@ class Clock:
     timezone: str | None = None  # the zone in which times are shown
 
     def column(self, times: np.ndarray) -> Any:
-        """Returns times [n] int64 as an Arrow array of timestamps, dates or integers."""
+        """Returns times [n] int64 as Arrow timestamps, dates or integers."""
         import pyarrow as pa
 
         if self.unit is None:

@@ -29,7 +29,7 @@ from pyg_batchgnn.nn.terms import RowProduct, Terms, Update, convolve
 
 @dataclass(frozen=True)
 class Scaling:
-    """The factors of the edges and nodes of a whole minibatch. Layers take prefixes."""
+    """The normalisation of a whole minibatch: factors of edges and nodes. Layers take prefixes."""
 
     in_edges: ops.InEdges  # the E' edges, without self loops if these are added separately
     edge_weight: Tensor | None  # [E'], or None if all are 1
@@ -38,7 +38,7 @@ class Scaling:
     loop: Tensor | None  # [N], the weight of a node's own row; None without loops
 
     def layer(self, graph: LayerGraph) -> LayerGraph:
-        """Returns the edges of a layer without self loops that are added separately."""
+        """Returns a layer's edges, without self loops that are added separately."""
         if self.in_edges.indptr.data_ptr() == graph.indptr.data_ptr():
             return graph
         indptr = ops.prefix(self.in_edges.indptr, graph.num_targets + 1)
@@ -148,10 +148,11 @@ class GCNConv(NativeConv, torch_geometric.nn.GCNConv):
         *,
         update: Update | None = None,
     ) -> Tensor:
-        """Returns the rows of the targets of the layer, from the arguments of `SAGEConv.forward`.
+        """Returns the rows of the layer's targets, from the arguments of `SAGEConv.forward` and
+        these.
 
         Args:
-            x: a tensor or a `RowView`; or `Aggregated`. There are no pairs (sources, targets).
+            x: a tensor, a `RowView` or `Aggregated`, not a pair (sources, targets).
             layer: PyG's ``edge_weight`` is accepted in this place.
             edge_weight: [E], for all edges of the minibatch in its order, or of ``edge_index``.
 
@@ -174,7 +175,6 @@ class GCNConv(NativeConv, torch_geometric.nn.GCNConv):
 
     @property
     def fill(self) -> float:
-        """The weight of the loops that are added to weighted edges."""
         return 2.0 if self.improved else 1.0
 
     def known_terms(
@@ -188,8 +188,8 @@ class GCNConv(NativeConv, torch_geometric.nn.GCNConv):
         return self._product(neighbours), None
 
     def _aggregate(self, given: ConvInput, edge_weight: Tensor | None, dtype: torch.dtype) -> Tensor:
-        """Returns the normalised sums over in-edges and loops, [D, in_channels]. The edges of the
-        whole minibatch, which its first layer has, normalise every layer."""
+        """Returns [D, in_channels], the normalised sums over in-edges and loops. Every layer is
+        normalised by the edges of the whole minibatch, which its first layer has."""
         scaling = self._scaling(given.graph.whole or given.graph, edge_weight, ops.wide_dtype(dtype))
         graph, (table, row) = scaling.layer(given.graph), table_and_row(given.x)
         targets, edges = graph.num_targets, graph.num_edges

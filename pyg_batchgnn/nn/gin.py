@@ -22,7 +22,7 @@ from pyg_batchgnn.nn.terms import RowProduct, Terms, Update, convolve
 
 
 class OverSums(NativeConv):
-    """The base of layers that apply a module to sums over neighbours and the own rows."""
+    """The base of layers that apply a module to the own row plus a sum over neighbours."""
 
     nn: torch.nn.Module
     eps: Tensor
@@ -83,14 +83,9 @@ class GINConv(OverSums, torch_geometric.nn.GINConv):
         norm: BatchNorm | None = None,
         update: Update | None = None,
     ) -> Tensor:
-        """Returns the rows of the targets of the layer, [D, F'].
-
-        The arguments are those of `SAGEConv.forward`, and:
-
-        Args:
-            norm: the normalisation after the module. The module takes it as its second argument.
-            update: ReLU and dropout after both.
-        """
+        """Returns the rows of the layer's targets, [D, F'], from the arguments of
+        `SAGEConv.forward` and ``norm``: the normalisation after the module, which takes it as
+        second argument. ``update`` follows both."""
         return convolve(self, x, edge_index, layer, size, update, norm=norm)
 
     def terms(self, given: ConvInput, norm: BatchNorm | None = None) -> Terms:
@@ -130,7 +125,7 @@ class GINConv(OverSums, torch_geometric.nn.GINConv):
 
 
 class Perceptron(torch.nn.Module):
-    """Two linear layers with normalisation and activation between them, computed together."""
+    """Two linear layers with normalisation and activation in between, in fewer passes."""
 
     def __init__(
         self,
@@ -165,7 +160,7 @@ class Perceptron(torch.nn.Module):
         return Terms((RowProduct(inner, last.weight, after_relu=is_rectified),), bias=last.bias)
 
     def _inner(self, input: Tensor) -> tuple[Tensor, bool]:
-        """Returns the input of the second product, [D, channels[1]], and whether a ReLU made it."""
+        """Returns the second product's input, [D, channels[1]], and whether a ReLU made it."""
         first, norm = self.lins[0], self.norms[0]
         assert isinstance(first, Linear)
         if type(self.act) is torch.nn.ReLU and not is_watched(self.act):

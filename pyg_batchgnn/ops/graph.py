@@ -33,12 +33,12 @@ from pyg_batchgnn.ops.quantized import QuantizedTensor, decode, decode_into
 @dataclass(frozen=True, eq=False, repr=False)
 class InEdges:
     """The in-edges of some nodes, the targets, in compressed sparse columns (CSC). The constructor
-    takes any arrays; `checked` checks them, as does every operator before it reads them.
+    takes any arrays; `checked` checks them, and so does every operator.
 
     Attributes:
         indptr: [n + 1] int64, where each target's in-edges begin; from 0 to e, ascending.
         indices: [e] int32 or int64, the ids of the sources.
-        edge_ids: [e] int32 or int64, the id of each edge; None where its position is its id.
+        edge_ids: [e] int32 or int64, the id of each edge; None if it is the position.
     """
 
     indptr: Tensor
@@ -54,20 +54,15 @@ class InEdges:
         *,
         num_sources: int | None = None,
     ) -> InEdges:
-        """Wraps contiguous arrays on the CPU that fit together.
-
-        Args:
-            num_sources: sources are in [0, num_sources); None: as many as there are targets.
-
-        Raises:
-            TypeError, ValueError, IndexError: they do not; the message names the entry.
-        """
+        """Returns in-edges from contiguous CPU arrays, checked. Raises TypeError, ValueError or
+        IndexError if they do not fit together; the message names the entry. ``num_sources``:
+        sources are in [0, num_sources); None: as many as there are targets."""
         found = cls(indptr, indices, edge_ids)
         found.check(num_sources=num_sources)
         return found
 
     def check(self, *, num_sources: int | None = None) -> None:
-        """Raises what `checked` raises; free until torch writes to arrays that were checked."""
+        """Raises as `checked`; arrays are read again only if torch has written to them."""
         indptr, indices, edge_ids = self.indptr, self.indices, self.edge_ids
         check_vector("indptr", indptr, (torch.int64,))
         check_vector("indices", indices)
@@ -86,8 +81,8 @@ class InEdges:
             check_ids("edge_ids", edge_ids, edges, "edge ids", of_graph=True)
 
     def note_checked(self, num_sources: int, *, of_graph: bool = True) -> None:
-        """Notes that the entries were checked elsewhere: for `check`, and for operators too if the
-        arrays are the sampler's own, not ``of_graph``."""
+        """Records that the entries were checked elsewhere: for `check`, and if the arrays are the
+        sampler's own, not ``of_graph``, for operators, too."""
         remember(self.indptr, self.indices.numel() + 1, ascends=True, of_graph=of_graph)
         remember(self.indices, num_sources, of_graph=of_graph)
         if self.edge_ids is not None:
@@ -107,21 +102,21 @@ class InEdges:
         return self.indptr.diff()
 
     def edges(self, rows: range) -> range:
-        """Returns the positions of the in-edges of a range of targets."""
+        """Returns the positions of the in-edges of targets ``rows``."""
         return range(int(self.indptr[rows.start]), int(self.indptr[rows.stop]))
 
     def sources(self, rows: range) -> Tensor:
-        """Returns the sources of the in-edges of a range of targets, a view of ``indices``."""
+        """Returns the sources of the in-edges of targets ``rows``, a view of ``indices``."""
         return self.indices[int(self.indptr[rows.start]) : int(self.indptr[rows.stop])]
 
     def targets(self, rows: range | None = None) -> Tensor:
-        """Returns the target of each in-edge of a range of targets, or of all, [e] int64."""
+        """Returns [e] int64, the target of each in-edge of targets ``rows``, or of all."""
         rows = range(self.num_targets) if rows is None else rows
         degrees = self.indptr[rows.start : rows.stop + 1].diff()
         return torch.repeat_interleave(torch.arange(rows.start, rows.stop), degrees)
 
     def targets_of(self, edges: range) -> Tensor:
-        """Returns the target of each edge of a range of positions, [len(edges)] int64."""
+        """Returns [len(edges)] int64, the target of each edge, given by position."""
         if not len(edges):
             return torch.empty(0, dtype=torch.int64)
         first = int(torch.searchsorted(self.indptr, edges.start, right=True)) - 1
@@ -130,11 +125,11 @@ class InEdges:
         return torch.repeat_interleave(torch.arange(first, last), ends.diff())
 
     def explicit_edge_ids(self) -> Tensor:
-        """Returns the id of each edge: ``edge_ids``, or positions, [e] int64, where it is None."""
+        """Returns [e], the id of each edge: ``edge_ids``, or the positions as int64."""
         return torch.arange(self.num_edges) if self.edge_ids is None else self.edge_ids
 
     def edge_list(self) -> Tensor:
-        """Returns the edges by input edge id, [2, e] int64, sources above targets."""
+        """Returns [2, e] int64, sources above targets, by input edge id."""
         index = torch.stack([self.indices.long(), self.targets()])
         if self.edge_ids is None:
             return index
@@ -159,16 +154,16 @@ class OwnedEdges:
 
 
 def build_csc(edge_index: Tensor, num_nodes: int, num_sources: int | None = None) -> InEdges:
-    """Sorts edges by destination, in a stable order, by counting.
+    """Sorts edges by destination, stably, by counting.
 
     Args:
         edge_index: [2, E] int32 or int64, sources above destinations; ids are checked here.
-        num_nodes: the number of nodes that edges may lead to, N.
-        num_sources: the number of nodes that they may come from; N if None.
+        num_nodes: the number of destination nodes, N.
+        num_sources: the number of source nodes; None for N.
 
     Returns:
-        The in-edges of all N nodes, int32 where that holds the values (`id_dtype`). ``edge_ids`` is
-        None where the edges were sorted already.
+        The in-edges of all N nodes, int32 if that holds the values (`id_dtype`). ``edge_ids`` is
+            None if the edges were sorted already.
     """
     check_dense("edge_index", edge_index)
     if edge_index.dim() != 2 or edge_index.size(0) != 2:
@@ -224,8 +219,7 @@ def degree_scale(
 
 
 def drop_self_loops(indptr: Tensor, indices: Tensor) -> tuple[InEdges, Tensor] | None:
-    """Returns a CSC graph without its self loops, and the former position of each edge that is
-    left, [E'] int64; None if it has no loops."""
+    """Returns a CSC graph without its self loops; None if it has none."""
     check_vector("indices", indices)
     check_indptr("indptr", indptr, indices.numel())
     targets = torch.repeat_interleave(torch.arange(indptr.numel() - 1), indptr.diff())
@@ -245,7 +239,7 @@ def drop_self_loops(indptr: Tensor, indices: Tensor) -> tuple[InEdges, Tensor] |
 
 
 def gather_rows(table: Tensor, index: Tensor) -> Tensor:
-    """Returns ``table[index]`` without a gradient, in memory that is reused.
+    """Returns ``table[index]``, a copy without a gradient.
 
     Args:
         table: [N, ...] any dtype, on the CPU. Rows of a `QuantizedTensor` are decoded.
@@ -266,7 +260,8 @@ def gather_rows(table: Tensor, index: Tensor) -> Tensor:
 
 
 def put_rows(out: Tensor, table: Tensor, index: Tensor | None = None) -> None:
-    """Sets ``out[i] = table[index[i]]``, or ``out[i] = table[i]`` without an index.
+    """Sets ``out[i] = table[index[i]]``, or ``out[i] = table[i]`` without an index. Raises
+    TypeError, ValueError or IndexError if the arguments do not fit.
 
     Args:
         out: [M, ...] on the CPU, of the table's dtype and row shape; rows must be contiguous, but
@@ -305,14 +300,14 @@ def put_rows(out: Tensor, table: Tensor, index: Tensor | None = None) -> None:
 
 
 def sum_lists(indptr: Tensor, values: Tensor) -> Tensor:
-    """Returns the inclusive sums of values [e] float64, added one by one from the begin of each
-    list. ``indptr``: [n + 1] int64, where lists begin; trusted."""
+    """Returns [e] float64, the prefix sums of ``values`` (the place itself included), which begin
+    anew in every list. ``indptr``: [n + 1] int64, where lists begin; not checked."""
     check_vector("values", values, (torch.float64,))
     return kernels.sum_lists(indptr, values)
 
 
 def unique_nodes(nodes: Sequence[Tensor], num_nodes: int) -> tuple[Tensor, list[Tensor]]:
-    """Returns the distinct ids of int64 vectors, ascending, and each vector's positions in them."""
+    """Returns the distinct ids of int64 vectors, ascending, and each vector's positions there."""
     _check_nodes(nodes, num_nodes)
     unique, places = kernels.unique_nodes(list(nodes), num_nodes)
     remember(unique, num_nodes)
@@ -322,7 +317,7 @@ def unique_nodes(nodes: Sequence[Tensor], num_nodes: int) -> tuple[Tensor, list[
 
 
 def list_unique_nodes(nodes: Sequence[Tensor], num_nodes: int) -> Tensor:
-    """Returns the first result of `unique_nodes`, in half of the time."""
+    """As `unique_nodes`, without positions, in half of the time."""
     _check_nodes(nodes, num_nodes)
     unique = kernels.list_unique_nodes(list(nodes), num_nodes)
     remember(unique, num_nodes)
@@ -330,7 +325,7 @@ def list_unique_nodes(nodes: Sequence[Tensor], num_nodes: int) -> Tensor:
 
 
 def count_unique_nodes(nodes: Sequence[Tensor], num_nodes: int) -> int:
-    """Returns the number of distinct entries of int64 vectors of node ids."""
+    """Returns the number of distinct node ids in several int64 vectors."""
     return list_unique_nodes(nodes, num_nodes).numel()
 
 

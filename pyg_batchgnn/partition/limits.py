@@ -50,7 +50,7 @@ class Load:
 
     @property
     def is_met(self) -> bool:
-        """True unless a part exceeds its limit. The mean rounded up is always allowed."""
+        """True unless a part exceeds its limit, and the mean rounded up."""
         if self.slack is None:
             return True
         is_whole = all(isinstance(one, int) for one in self.sums)
@@ -187,7 +187,7 @@ class Balance:
 
     @classmethod
     def of(cls, parts: int, total: Tensor, slack: Tensor) -> Balance:
-        """Allows parts ``slack`` [k] times the mean, at most the whole graph."""
+        """Allows parts ``slack`` [k] times the mean, up to the whole graph."""
         wanted = torch.minimum(slack * total / parts, total.to(slack.dtype))
         return cls.within(parts, total, wanted.to(torch.int64))
 

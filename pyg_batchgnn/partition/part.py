@@ -87,7 +87,7 @@ class Part:
         return self.node[self.rows_of(node_type)]
 
     def directory_of(self, node_type: int) -> tuple[range, Tensor]:
-        """Returns this rank's slice of the original ids of a type, and their internal ids."""
+        """Returns this rank's range of original ids of a type, and their internal ids."""
         slices = directory_slices(self.book, self.number)
         begin = sum(map(len, slices[:node_type]))
         own = slices[node_type]
@@ -118,13 +118,12 @@ class Part:
 
     @property
     def in_edges(self) -> InEdges:
-        """The in-edges of the only relation."""
         _only(self.schema.relations, "in_edges", "in_edges_of(relation)")
         return self.relations[0]
 
     @property
     def owned_edges(self) -> OwnedEdges:
-        """The in-edges of the only relation, as samplers and the aggregation cache read them."""
+        """The in-edges of the only relation, as samplers read them."""
         _only(self.schema.relations, "owned_edges", "owned_edges_of(number)")
         return self.owned_edges_of(0)
 

@@ -194,7 +194,7 @@ class Policy(Protocol):
 
 
 class Direct(Enum):
-    """The policies that look at no neighbours."""
+    """The policies that do not look at neighbours."""
 
     RANDOM = "random"
     CONTIGUOUS = "contiguous"

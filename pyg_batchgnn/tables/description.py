@@ -288,7 +288,7 @@ class GraphDescription:
         return found
 
     def types(self) -> list[str]:
-        """Returns the node types: those with tables first, then those that relations name."""
+        """Returns the node types: those with tables first, then those that only relations name."""
         named = [end for source, _, target in self.relations() for end in (source, target)]
         return list(dict.fromkeys([*self.nodes, *named]))
 

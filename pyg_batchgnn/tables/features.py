@@ -66,7 +66,7 @@ class Encoder:
         """Learns from some training rows; successive calls get successive rows."""
 
     def state(self) -> dict[str, Any]:
-        """Returns what was learned, as JSON."""
+        """Returns what was learned, for JSON."""
         return {}
 
     def names(self) -> list[str]:

@@ -148,7 +148,7 @@ def _write_classes(job: ConversionJob, group: Group, labels: Mapping[str, Any]) 
 
 
 def _write_no_labels(job: ConversionJob, group: Group, labels: Mapping[str, Any], count: int) -> list[Path]:
-    """Writes "y" of rows without labels, for a model that was trained with some."""
+    """Writes "y" for rows without labels, as a model that was trained with labels expects it."""
     file = job.file(attribute_array(group, LABELS))
     nothing = {"boolean": np.full((count, 1), -1, np.int8), "class": np.full(count, -1)}
     np.save(file, nothing.get(labels["kind"], np.full(count, np.nan, np.float32)))

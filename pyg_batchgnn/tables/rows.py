@@ -63,7 +63,7 @@ class BadRows:
         self._found.append((rows, tuple(columns), reason))
 
     def write(self, path: Path) -> list[Path]:
-        """Writes the bad rows to a Parquet file, if there are any. Returns the files."""
+        """Writes the bad rows to a Parquet file, if there are any; returns the files."""
         if not self._found and not self.torn:
             return []
         pa, pq = need("pyarrow"), need("pyarrow.parquet")

@@ -282,8 +282,8 @@ def literal(text: str) -> str:
 
 
 def _lines_of(path: str, delimiter: str, records: set[int]) -> dict[int, int]:
-    """Returns the lines on which some records of a CSV file end, both from 1 on. The first record
-    has the names of the columns. Empty lines are no records."""
+    """Returns by record of a CSV file the line on which it ends, both from 1. The first record
+    names the columns. Empty lines are no records."""
     found, last = dict.fromkeys(records, 0), max(records, default=0)
     if not records:
         return found

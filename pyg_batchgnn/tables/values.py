@@ -234,7 +234,7 @@ def moment(value: Moment, spec: TimeColumn, unit: str | None, where: str) -> int
 
 
 def calendar(values: np.ndarray) -> dict[str, np.ndarray]:
-    """Returns hour, weekday, day and month of times in seconds, each as a share of its period."""
+    """Returns hour, weekday, day and month of times in seconds, as fractions of their periods."""
     days = values.astype("datetime64[s]").astype("datetime64[D]")
     months = days.astype("datetime64[M]")
     length = ((months + 1).astype("datetime64[D]") - months.astype("datetime64[D]")).astype(np.int64)
@@ -269,8 +269,8 @@ _SPELLINGS = (
 
 
 def as_categories(array: Any, where: str) -> Any:
-    """Returns a column as texts that are the same in files of all kinds: 1, 1.0 and "1.0" are "1";
-    True, "True" and "TRUE" are "true". NaN is missing."""
+    """Returns a column as texts, the same for all kinds of files: "1" for 1, 1.0 and "1.0"; "true"
+    for True, "True" and "TRUE". NaN is missing."""
     pa, pc, types = need("pyarrow"), need("pyarrow.compute"), need("pyarrow").types
     array = flat(array)
     texts, kind = as_texts(array, where), array.type
@@ -324,9 +324,9 @@ _BASE, _MIX = 0x9E3779B97F4A7C15, (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
 
 def hash_texts(array: Any) -> np.ndarray:
-    """Returns [n] uint64, a hash of each text that is the same everywhere and for ever: the
-    polynomial of the text's bytes (+ 1) in an odd base modulo 2^64, mixed by splitmix64. A missing
-    text has the hash of the empty one."""
+    """Returns [n] uint64, a hash of each text, the same everywhere and for ever: the polynomial of
+    the text's bytes (+ 1) in an odd base modulo 2^64, mixed by splitmix64. A missing text has the
+    hash of the empty one."""
     array = flat(array).fill_null("")
     offsets = np.frombuffer(array.buffers()[1], np.int32)[array.offset :][: len(array) + 1].astype(np.int64)
     if not len(array):

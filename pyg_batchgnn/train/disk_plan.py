@@ -24,7 +24,7 @@ _HELD = 0.5
 
 @dataclass(frozen=True)
 class DiskPrediction:
-    """A prediction of what an epoch of one process reads from files."""
+    """What an epoch reads from files, predicted for training in one process."""
 
     forecast: DiskForecast  # what the loader's epoch reads
     dataset: Dataset  # the data set

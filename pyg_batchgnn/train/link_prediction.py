@@ -113,7 +113,7 @@ def find_partners(
 
 @dataclass(frozen=True)
 class LinkPredictRequest:
-    """A request for scores of pairs, or for the best partners of nodes."""
+    """What `predict_links` computes: scores of pairs, or the best partners of nodes."""
 
     restore: RestoreRequest  # the run, and how it is restored
     out: Path  # a new folder, which all ranks see

@@ -232,7 +232,7 @@ class ExistingTargets:
 
 @dataclass(frozen=True, eq=False)
 class RankedLinks:
-    """The links of a split and their negatives, the same on every rank."""
+    """The links of a split with negatives, the same on every rank."""
 
     index: Tensor  # [2, n] int32 or int64, source and target ids
     #: [2, m] pairs for all links, or targets for each

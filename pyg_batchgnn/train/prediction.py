@@ -144,7 +144,7 @@ class PredictionArrays:
                 self._write(name, np.arange(begin, begin + len(some)), some)
 
     def _write(self, name: str, positions: np.ndarray, rows: Tensor) -> None:
-        """Writes rows through a new mapping, so that no page stays in this process."""
+        """Writes rows through a new mapping, so that no pages remain in this process."""
         if len(positions):
             np.lib.format.open_memmap(self._path(name), "r+")[positions] = rows.numpy()
 

@@ -107,7 +107,7 @@ class RunProgress:
         return self.score / self.score_of if self.score_of else 0.0
 
     def add(self, figures: Tensor) -> None:
-        """Adds a step. ``figures``: [R, 9] float64, the `StepFigures` of every rank."""
+        """Adds a step. ``figures``: [R, 9] float64, the `StepFigures` of each rank."""
         sums, most = (StepFigures(*row.tolist()) for row in (figures.sum(dim=0), figures.amax(dim=0)))
         self.step += 1
         for name, value in sums._asdict().items():

@@ -38,7 +38,7 @@ class Ranks(contextlib.ExitStack):
 
     @classmethod
     def join(cls, config: RanksConfig) -> Ranks:
-        """Joins the other ranks. Call it on the main thread."""
+        """Joins the other ranks. Must be called on the main thread."""
         check_backend(config.backend)
         with as_train_error(ValueError):
             sampling = Communicator.create("sampling", backend=config.backend, timeout=config.timeout)

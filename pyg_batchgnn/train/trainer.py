@@ -161,7 +161,7 @@ class Trainer:
         self._saved_rows = ""
 
     def resume(self, checkpoint: Checkpoint) -> None:
-        """Continues from `checkpoint`. Raises `TrainError` if job, data or ranks do not fit it."""
+        """Continues from `checkpoint`. Raises `TrainError` if job, data or ranks do not match."""
         path = self._folder.checkpoint
         checkpoint.check_dataset(path, self._dataset)
         self._state = TrainerState.restored(checkpoint, path, self._job, self._ranks)
@@ -193,7 +193,7 @@ class Trainer:
         return RunOutcome.FINISHED
 
     def test(self) -> RunResult | None:
-        """Tests the weights of the best epoch. Returns None if asked to stop meanwhile."""
+        """Tests the best epoch's weights. Returns None if asked to stop meanwhile."""
         job, progress = self._job, self._state.progress
         model = job.network.model
         clock, last = PhaseClock(self._state.earlier.to_dict()), copied(model.state_dict())

@@ -16,7 +16,7 @@ StartPhase = Callable[[str, int], Advance]  # Starts a phase, by its name and it
 
 
 class DrawnPiece(NamedTuple):
-    """The next rows of an array of a graph, or the next edges of `edge_index`."""
+    """The next rows of a graph's array, or the next edges of `edge_index`."""
 
     array: str  # the array's name, as in a folder
     values: np.ndarray  # [n, ...] rows, or [2, n] edges

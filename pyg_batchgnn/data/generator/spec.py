@@ -28,7 +28,7 @@ class RandomStream(enum.IntEnum):
 
 
 class GraphSpec:
-    """What the parameters of all generated graphs have in common."""
+    """The base of the parameters of generated graphs."""
 
     KIND: ClassVar[str]  # the name for `load_dataset`, before the colon
     ABOUT: ClassVar[str]  # such a graph, as the subject of a sentence
@@ -62,7 +62,7 @@ class GraphSpec:
 
     @property
     def source(self) -> str:
-        """The sentence that says where such a data set comes from."""
+        """A sentence that says how the data set was made."""
         said = self.name.removeprefix(f"{self.KIND}:")
         return f"{self.ABOUT} made by this package's generator ({said}); not real data."
 

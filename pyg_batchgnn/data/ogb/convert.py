@@ -48,7 +48,7 @@ def raw_files(table: OgbTable, folder: Path) -> list[Path]:
 
 
 def raw_sizes(table: OgbTable, folder: Path) -> dict[str, int]:
-    """Returns the bytes of each raw file, which tell whether a conversion is still current."""
+    """Returns the bytes of each raw file; if they change, a conversion is outdated."""
     if not (folder / "raw").is_dir():
         return {}
     files = raw_files(table, folder)

@@ -268,7 +268,7 @@ class HeaviestEdges:
             self._drop(self._needed(self.limit))
 
     def finish(self, comm: Communicator) -> MergedLists:
-        """Returns all lists, without the edges that any rank had to drop. Collective."""
+        """Returns all edges, without those that any rank had to drop. Collective."""
         if self.limit is not None:
             self._drop(comm.max(max(self.least, self._needed(self.limit))))
         pieces, self._pieces = self._pieces, []

@@ -28,6 +28,7 @@ from pyg_batchgnn.partition.release import release_memory
 def balanced_owners(
     comm: Communicator, part: ReadingSlice, dataset: Dataset, policy: TwoLevel, parts: int, seed: int
 ) -> Tensor:
+    """Returns the parts of this rank's nodes, [n] int32, by a `TwoLevel` policy. Collective."""
     hosts = hosts_of_parts(comm, parts) if policy.hosts is None else policy.hosts
     if parts % hosts:
         raise ValueError(f"{parts} parts cannot be spread evenly over {hosts} hosts; choose a multiple")
@@ -190,7 +191,7 @@ class _Library:
 
 
 def _candidates() -> Iterator[str]:
-    """Yields files that may be the library. Searching the system's starts processes."""
+    """Yields files that may be the library; the last ones are found by starting processes."""
     folder = Path(sysconfig.get_paths()["purelib"]) / "cmeel.prefix" / "lib"
     for needed in folder.glob("libGKlib.*"):  # METIS needs it, and does not know where it is
         with contextlib.suppress(OSError):

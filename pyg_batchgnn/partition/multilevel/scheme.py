@@ -34,8 +34,8 @@ def cut_by_levels(graph: RankGraph, balance: Balance, key: int) -> Tensor:
 
 
 def _coarsen(graph: RankGraph, balance: Balance, key: int) -> list[CoarseLevel]:
-    """Returns ever coarser graphs, the last small enough for one rank. Collective. Several ranks
-    never gather the graph itself."""
+    """Returns coarser and coarser graphs, the last one small enough for one rank. Collective. With
+    several ranks the graph itself is never gathered."""
     comm, levels = graph.comm, list[CoarseLevel]()
     if comm.size == 1:
         return levels
