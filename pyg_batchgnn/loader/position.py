@@ -197,6 +197,8 @@ def order_of(loader: DataLoader) -> Order:
 def as_positions(index: object) -> Tensor:
     """Returns a list, or a tensor of any integer type, as positions [n] int64."""
     if isinstance(index, Tensor):
+        if index.dtype is torch.bool or index.is_floating_point() or index.layout is not torch.strided:
+            raise TypeError(f"positions must be dense integers, got {index.dtype} {index.layout}")
         return index.view(-1).to("cpu", torch.int64)
     return torch.tensor([int(position) for position in index], dtype=torch.int64)  # type: ignore[attr-defined]
 

@@ -184,6 +184,8 @@ class NativeConv(MessagePassing):
     def __setattr__(self, name: str, value: Any) -> None:
         if name != "training":
             self.__dict__.pop(_KEY, None)
+        if name == "aggr_module" and not isinstance(value, torch.nn.Module | None):
+            raise TypeError(f"aggr must be the name of an aggregation or a module of PyG's, got {value!r}")
         super().__setattr__(name, value)
 
     def __delattr__(self, name: str) -> None:
@@ -277,9 +279,7 @@ def probability(name: str, value: Any) -> float:
 
 
 def _integer(name: str, value: Any) -> int:
-    if isinstance(value, bool):
-        raise TypeError(f"{name}={value!r}, but it must be an integer")
     try:
-        return operator.index(value)
+        return operator.index(None if isinstance(value, bool) else value)  # type: ignore[arg-type]
     except TypeError:
         raise TypeError(f"{name}={value!r}, but it must be an integer") from None

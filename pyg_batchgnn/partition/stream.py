@@ -214,12 +214,8 @@ def random_owners(part: ReadingSlice, parts: int, seed: int) -> Tensor:
     owner = torch.empty(part.num_nodes, dtype=torch.int32)
     for number, name in enumerate(part.schema.node_types):
         own, kind = part.nodes_of(number), None if part.schema.num_types == 1 else name
-        pieces = zip(
-            owner[part.rows_of(number)].split(_NODES),
-            torch.arange(own.start, own.stop).split(_NODES),
-            strict=True,
-        )
-        for piece, node in pieces:
+        pieces = owner[part.rows_of(number)].split(_NODES), torch.arange(own.start, own.stop).split(_NODES)
+        for piece, node in zip(*pieces, strict=True):
             piece.copy_(random_owner(node, parts, seed, kind))
     return owner
 
