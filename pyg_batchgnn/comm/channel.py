@@ -26,22 +26,20 @@ from pyg_batchgnn.comm.diagnosis import (
     diagnose,
 )
 from pyg_batchgnn.comm.errors import BrokenCommunicatorError, CommError, DivergenceError, PeerError
-from pyg_batchgnn.comm.mailbox import (
+from pyg_batchgnn.comm.message import (
+    AGREED,
     INT_LIMIT,
     BackendMailbox,
+    CommCounters,
+    Header,
     Mailbox,
+    Message,
+    Operation,
+    Purpose,
     SharedMailbox,
     Transport,
     TransportError,
     TransportTimeout,
-)
-from pyg_batchgnn.comm.message import (
-    AGREED,
-    CommCounters,
-    Header,
-    Message,
-    Operation,
-    Purpose,
     describe,
     read_data,
     write_data,

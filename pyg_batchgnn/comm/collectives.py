@@ -14,8 +14,15 @@ from torch import Tensor
 
 from pyg_batchgnn.comm.channel import Channel, Exchange, ReceivedCounts
 from pyg_batchgnn.comm.errors import AgreementError, CommError, DivergenceError
-from pyg_batchgnn.comm.mailbox import as_bytes
-from pyg_batchgnn.comm.message import Header, HeaderLike, MessageKind, Operation, as_header, dtype_code
+from pyg_batchgnn.comm.message import (
+    Header,
+    HeaderLike,
+    MessageKind,
+    Operation,
+    as_bytes,
+    as_header,
+    dtype_code,
+)
 from pyg_batchgnn.comm.serial_executor import Handle, SerialExecutor
 
 T = TypeVar("T")

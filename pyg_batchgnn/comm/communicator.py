@@ -27,8 +27,17 @@ from pyg_batchgnn.comm.collectives import Collectives, gather_values
 from pyg_batchgnn.comm.diagnosis import LINE_BYTES, Peer, ProcessInfo, StatusBoard, endpoints, host_from
 from pyg_batchgnn.comm.errors import CommError, DivergenceError, PeerError
 from pyg_batchgnn.comm.host_memory import share_on_host
-from pyg_batchgnn.comm.mailbox import INT_LIMIT, TransportError, block_bytes
-from pyg_batchgnn.comm.message import CommCounters, Header, HeaderLike, MessageKind, Operation, as_header
+from pyg_batchgnn.comm.message import (
+    INT_LIMIT,
+    CommCounters,
+    Header,
+    HeaderLike,
+    MessageKind,
+    Operation,
+    TransportError,
+    as_header,
+    block_bytes,
+)
 from pyg_batchgnn.comm.serial_executor import Handle, SerialExecutor
 from pyg_batchgnn.versions import private
 

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from pyg_batchgnn.late_imports import late_names
 
 if TYPE_CHECKING:
-    from pyg_batchgnn.data.bundle import read_bundle as read_bundle
     from pyg_batchgnn.data.check import check_dataset as check_dataset
     from pyg_batchgnn.data.check import check_node_counts as check_node_counts
     from pyg_batchgnn.data.codes import Progress as Progress
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from pyg_batchgnn.data.codes_folder import CodedTable as CodedTable
     from pyg_batchgnn.data.codes_folder import CodesRequest as CodesRequest
     from pyg_batchgnn.data.codes_folder import quantize_folder as quantize_folder
-    from pyg_batchgnn.data.convert import to_codes as to_codes
     from pyg_batchgnn.data.dataset import EDGE_ID as EDGE_ID
     from pyg_batchgnn.data.dataset import REVERSE_ID as REVERSE_ID
     from pyg_batchgnn.data.dataset import SPLITS as SPLITS
@@ -30,6 +28,7 @@ if TYPE_CHECKING:
     from pyg_batchgnn.data.dataset import converted as converted
     from pyg_batchgnn.data.dataset import count_classes as count_classes
     from pyg_batchgnn.data.dataset import narrow_class_numbers as narrow_class_numbers
+    from pyg_batchgnn.data.dataset import to_codes as to_codes
     from pyg_batchgnn.data.errors import DatasetError as DatasetError
     from pyg_batchgnn.data.errors import DatasetNotFoundError as DatasetNotFoundError
     from pyg_batchgnn.data.folder import open_folder as open_folder
@@ -58,6 +57,7 @@ if TYPE_CHECKING:
     from pyg_batchgnn.data.load import available_datasets as available_datasets
     from pyg_batchgnn.data.load import default_dataset as default_dataset
     from pyg_batchgnn.data.load import load_dataset as load_dataset
+    from pyg_batchgnn.data.load import read_bundle as read_bundle
     from pyg_batchgnn.data.meta import DECODING_FOLDER as DECODING_FOLDER
     from pyg_batchgnn.data.meta import LinkArray as LinkArray
     from pyg_batchgnn.data.meta import Meta as Meta

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.data.check import check_dataset, check_outline
-from pyg_batchgnn.data.convert import to_codes, to_features, to_index, to_targets
 from pyg_batchgnn.data.csc import EDGE_IDS, INDICES, INDPTR, MappedEdges
 from pyg_batchgnn.data.dataset import (
     INDEX,
@@ -25,6 +24,10 @@ from pyg_batchgnn.data.dataset import (
     LinkSplit,
     NodeSet,
     count_classes,
+    to_codes,
+    to_features,
+    to_index,
+    to_targets,
 )
 from pyg_batchgnn.data.errors import DatasetError, DatasetNotFoundError, broken, missing
 from pyg_batchgnn.data.files.npy import META_FILE, as_tensor, map_tensor, open_npy, verify_tensor

@@ -9,24 +9,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torch import Tensor
-
-from pyg_batchgnn import ops
 from pyg_batchgnn.data.check import check_node_counts
-from pyg_batchgnn.data.csc import EDGE_IDS, INDICES, INDPTR
-from pyg_batchgnn.data.dataset import Dataset, EdgeSet
+from pyg_batchgnn.data.dataset import Dataset
 from pyg_batchgnn.data.files.durable import begin_folder, new_file, rename_whole, sync_tree, writing
 from pyg_batchgnn.data.files.npy import write_tensor
 from pyg_batchgnn.data.meta import (
     FOLDERS,
     SPLITS_FOLDER,
-    LinkArray,
     Meta,
-    attribute_array,
-    csc_array,
-    decoding_array,
-    edge_array,
-    split_array,
+    arrays_of,
     write_meta,
 )
 from pyg_batchgnn.data.pyg import as_dataset
@@ -50,41 +41,6 @@ def write_folder(dataset: Dataset | Data | HeteroData, path: str | Path) -> Path
         arrays = {array: write_tensor(new_file(folder, array), tensors[array]) for array in tensors}
         write_meta(folder, Meta.of(dataset, arrays))
     return Path(path).expanduser()
-
-
-def arrays_of(dataset: Dataset) -> dict[str, Tensor]:
-    return {
-        **{array: tensor for edges in dataset.edge_sets for array, tensor in _topology(edges).items()},
-        **{
-            attribute_array(one.group, name): ops.as_stored(table)
-            for one in dataset.sets
-            for name, table in one.tables.items()
-        },
-        **{
-            decoding_array(one.group, name): table.decoding
-            for one in dataset.sets
-            for name, table in one.tables.items()
-            if isinstance(table, ops.QuantizedTensor)
-        },
-        **{
-            split_array(nodes.group, name): index
-            for nodes in dataset.node_sets
-            for name, index in nodes.splits.items()
-        },
-        **{
-            str(LinkArray(edges.group, split, name)): array
-            for edges in dataset.edge_sets
-            for split, links in edges.links.items()
-            for name, array in links.arrays().items()
-        },
-    }
-
-
-def _topology(edges: EdgeSet) -> dict[str, Tensor]:
-    if edges.csc is None:
-        return {edge_array("edge_index", edges.group): edges.edge_index}
-    named = {INDPTR: edges.csc.indptr, INDICES: edges.csc.indices, EDGE_IDS: edges.csc.edge_ids}
-    return {csc_array(edges.group, name): one for name, one in named.items() if one is not None}
 
 
 @contextmanager

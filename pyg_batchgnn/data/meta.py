@@ -9,7 +9,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
-from pyg_batchgnn.data.dataset import Dataset
+from torch import Tensor
+
+from pyg_batchgnn import ops
+from pyg_batchgnn.data.csc import EDGE_IDS, INDICES, INDPTR
+from pyg_batchgnn.data.dataset import Dataset, EdgeSet
 from pyg_batchgnn.data.errors import broken
 from pyg_batchgnn.data.files.durable import read_json
 from pyg_batchgnn.data.files.meta_file import MetaFormat, promises
@@ -248,3 +252,38 @@ def _inside(kind: RowKind, rest: list[str]) -> tuple[Group, str] | None:
 
 def _quoted(name: str) -> str:
     return quote(name, safe=" ")
+
+
+def arrays_of(dataset: Dataset) -> dict[str, Tensor]:
+    return {
+        **{array: tensor for edges in dataset.edge_sets for array, tensor in _topology(edges).items()},
+        **{
+            attribute_array(one.group, name): ops.as_stored(table)
+            for one in dataset.sets
+            for name, table in one.tables.items()
+        },
+        **{
+            decoding_array(one.group, name): table.decoding
+            for one in dataset.sets
+            for name, table in one.tables.items()
+            if isinstance(table, ops.QuantizedTensor)
+        },
+        **{
+            split_array(nodes.group, name): index
+            for nodes in dataset.node_sets
+            for name, index in nodes.splits.items()
+        },
+        **{
+            str(LinkArray(edges.group, split, name)): array
+            for edges in dataset.edge_sets
+            for split, links in edges.links.items()
+            for name, array in links.arrays().items()
+        },
+    }
+
+
+def _topology(edges: EdgeSet) -> dict[str, Tensor]:
+    if edges.csc is None:
+        return {edge_array("edge_index", edges.group): edges.edge_index}
+    named = {INDPTR: edges.csc.indptr, INDICES: edges.csc.indices, EDGE_IDS: edges.csc.edge_ids}
+    return {csc_array(edges.group, name): one for name, one in named.items() if one is not None}

@@ -29,9 +29,8 @@ from pyg_batchgnn.device import (
     locked_bytes,
     tensors_of,
 )
-from pyg_batchgnn.loader.export import Exported
 from pyg_batchgnn.loader.options import LoaderOptions
-from pyg_batchgnn.loader.pipeline import Pipeline, immediately
+from pyg_batchgnn.loader.pipeline import Exported, Pipeline, immediately
 from pyg_batchgnn.loader.prefetch import Executor, IsWanted, beside, drain, in_mode, waiting
 from pyg_batchgnn.loader.schedule import WorkItem
 from pyg_batchgnn.loader.stats import DeviceMemory, LoaderCounters

@@ -13,10 +13,9 @@ from pyg_batchgnn import machine
 from pyg_batchgnn.disk import are_mapped
 from pyg_batchgnn.fetch import Fetcher, FetchGroup
 from pyg_batchgnn.loader.budget import FOR_THREADS, AttributeCost, biggest_of
-from pyg_batchgnn.loader.export import Exporter, GatheringExporter, NativeExporter
 from pyg_batchgnn.loader.link_inputs import LinkPlace
 from pyg_batchgnn.loader.options import Export, Features, LoaderOptions, has_edge_attributes
-from pyg_batchgnn.loader.pipeline import Pipeline
+from pyg_batchgnn.loader.pipeline import Exporter, GatheringExporter, NativeExporter, Pipeline
 from pyg_batchgnn.loader.position import Order, order_of
 from pyg_batchgnn.loader.schedule import DrawnOrder, DrawnSchedule, GlobalSchedule, StepShape
 from pyg_batchgnn.loader.setup import Setup, World

@@ -31,10 +31,10 @@ from pyg_batchgnn.device import (
 )
 from pyg_batchgnn.fetch import Fetched, Fetcher, FetchGroup, distinct_nodes
 from pyg_batchgnn.loader.device_stage import DeviceStage
-from pyg_batchgnn.loader.export import Exported, Exporter, GatheringExporter
 from pyg_batchgnn.loader.filter import Gatherer
 from pyg_batchgnn.loader.link_inputs import LinkInputs
 from pyg_batchgnn.loader.node_inputs import NodeInputs
+from pyg_batchgnn.loader.pipeline import Exported, Exporter, GatheringExporter
 from pyg_batchgnn.loader.source import DataSource, Source
 from pyg_batchgnn.loader.stats import LoaderCounters
 from pyg_batchgnn.ops import as_stored, decoded

@@ -13,11 +13,10 @@ from torch_geometric.loader import NodeLoader
 from pyg_batchgnn.fetch import CacheRequest, RemoteFetcher, SeedShare
 from pyg_batchgnn.history import HaloSampler, OwnRowFetcher
 from pyg_batchgnn.loader.budget import AttributeCost
-from pyg_batchgnn.loader.export import BlockExporter, Exporter, NativeExporter
 from pyg_batchgnn.loader.link_inputs import InputRequest, InputsT
 from pyg_batchgnn.loader.node_inputs import NodeInputs, NodeRequest
 from pyg_batchgnn.loader.options import Export, LoaderOptions
-from pyg_batchgnn.loader.pipeline import Pipeline
+from pyg_batchgnn.loader.pipeline import BlockExporter, Exporter, NativeExporter, Pipeline
 from pyg_batchgnn.loader.rank_inputs import (
     LinksOverRanks,
     OwnSeeds,

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.nn.linear import Linear
+from pyg_batchgnn.nn.modules import Linear
 
 #: Numbers that the products of the rows of a block of pairs take together.
 _NUMBERS = 1 << 22

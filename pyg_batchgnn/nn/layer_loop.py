@@ -12,8 +12,7 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn.inputs import Rows, head
-from pyg_batchgnn.nn.linear import is_watched
-from pyg_batchgnn.nn.norm import BatchNorm, row_norm
+from pyg_batchgnn.nn.modules import BatchNorm, is_watched, row_norm
 from pyg_batchgnn.nn.terms import Update
 from pyg_batchgnn.types import Relation
 

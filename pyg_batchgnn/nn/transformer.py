@@ -15,7 +15,7 @@ from pyg_batchgnn import ops
 from pyg_batchgnn.nn.gat import AttentionCall, AttentionConv
 from pyg_batchgnn.nn.inputs import Rows, check_input, table_of
 from pyg_batchgnn.nn.layer_edges import LayerGraph
-from pyg_batchgnn.nn.linear import set_width
+from pyg_batchgnn.nn.modules import set_width
 from pyg_batchgnn.nn.native_conv import input_columns, positive, probability, refuse
 from pyg_batchgnn.nn.terms import RowProduct, Terms, total
 

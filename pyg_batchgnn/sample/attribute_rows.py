@@ -38,16 +38,15 @@ class AttributeRows:
         """Copies attribute ``name`` of the first ``rows`` nodes or edges, of all by default. int8
         codes are decoded. Raises ValueError if the table lacks one of the rows."""
         table = self.tables[name]
-        # Else of a batch on a device, whose rows no kernel here reads.
-        is_here = "cpu" in (table.device.type, "" if self.row is None else self.row.device.type)
-        if is_here:
+        on_cpu = "cpu" in {one.device.type for one in (table, self.row) if one is not None}
+        if on_cpu:
             ops.check_dense(f"attribute {name!r}", table)
-        if is_here and table.dim() == 0:
+        if on_cpu and table.dim() == 0:
             raise ValueError(f"attribute {name!r} is one number; give a table with a row per node or edge")
         if self.row is None:
             own = table[:rows]
             return own.dequantize() if isinstance(own, ops.QuantizedTensor) else own.clone()
-        if not is_here:
+        if not on_cpu:
             return table.index_select(0, self.row[:rows])
         ops.check_dense("row", self.row)
         sizes = {one: list(other.shape[:1]) for one, other in self.tables.items()}

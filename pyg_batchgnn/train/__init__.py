@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyg_batchgnn.train.prediction import embed_nodes as embed_nodes
     from pyg_batchgnn.train.prediction import predict_nodes as predict_nodes
     from pyg_batchgnn.train.restored import RestoreRequest as RestoreRequest
-    from pyg_batchgnn.train.run_log import RunLog as RunLog
+    from pyg_batchgnn.train.run_folder import RunLog as RunLog
     from pyg_batchgnn.train.run_metrics import EvaluateRequest as EvaluateRequest
     from pyg_batchgnn.train.run_metrics import EvaluateSummary as EvaluateSummary
     from pyg_batchgnn.train.run_metrics import evaluate_run as evaluate_run

@@ -17,9 +17,15 @@ from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.link_tasks import ExistingTargets, LinkRanking, LinkTask, PredictedLinks, RankedLinks
 from pyg_batchgnn.train.network import GraphNetwork, LinkNetwork, NativeNetwork, RowNetwork
 from pyg_batchgnn.train.ranks import Ranks
-from pyg_batchgnn.train.run_graph import AnyLoader, EmbeddedNodes, EmbeddedRows, RunGraph
+from pyg_batchgnn.train.run_graph import (
+    AnyLoader,
+    EmbeddedNodes,
+    EmbeddedRows,
+    RunGraph,
+    first_times_of,
+    link_times,
+)
 from pyg_batchgnn.train.tasks import Evaluation, NodeTask, Scoring
-from pyg_batchgnn.train.times import first_times_of, link_times
 
 # Samples depend on the epoch. Evaluations share one, so equal weights give equal metrics.
 _EPOCH = 0

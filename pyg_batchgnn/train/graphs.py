@@ -50,8 +50,7 @@ from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.network import NativeNetwork
 from pyg_batchgnn.train.node_tasks import predicted_of
 from pyg_batchgnn.train.ranks import Ranks
-from pyg_batchgnn.train.run_graph import EmbeddedRows, RowsHere, RowsOverRanks, RunGraph
-from pyg_batchgnn.train.times import freeze_of
+from pyg_batchgnn.train.run_graph import EmbeddedRows, RowsHere, RowsOverRanks, RunGraph, freeze_of
 from pyg_batchgnn.train.training_data import (
     NATIVE_TYPES,
     TrainingData,

@@ -24,8 +24,8 @@ from pyg_batchgnn.data.files import writing
 from pyg_batchgnn.train.config.train_config import TrainConfig
 from pyg_batchgnn.train.link_tasks import PredictedLinks
 from pyg_batchgnn.train.node_tasks import ClassTask, LabelTask, PredictedEdges, PredictedNodes
+from pyg_batchgnn.train.run_graph import is_time
 from pyg_batchgnn.train.tasks import NodeTask
-from pyg_batchgnn.train.times import is_time
 from pyg_batchgnn.types import Group, Relation, RowKind
 
 PREDICTIONS = "predictions.parquet"  # the file name of predictions of nodes, edges and links

@@ -31,8 +31,7 @@ from pyg_batchgnn.train.prediction import (
 )
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.restored import RestoredLinkRun, RestoreRequest
-from pyg_batchgnn.train.run_graph import EmbeddedNodes, EmbeddedRows, SampledRows
-from pyg_batchgnn.train.times import first_times_of
+from pyg_batchgnn.train.run_graph import EmbeddedNodes, EmbeddedRows, SampledRows, first_times_of
 
 
 def read_pairs(path: Path, links: PredictedLinks, keys: DatasetKeys) -> Tensor:

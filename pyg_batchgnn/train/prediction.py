@@ -32,9 +32,8 @@ from pyg_batchgnn.train.restored import (
     restore_run,
 )
 from pyg_batchgnn.train.run_folder import write_json
-from pyg_batchgnn.train.run_graph import EmbeddedNodes
+from pyg_batchgnn.train.run_graph import EmbeddedNodes, latest_time
 from pyg_batchgnn.train.tasks import Scoring, count_not_finite
-from pyg_batchgnn.train.times import latest_time
 from pyg_batchgnn.types import Group, RowKind
 
 

@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from pyg_batchgnn import comm, machine
-from pyg_batchgnn.comm import Communicator
+from pyg_batchgnn import machine
+from pyg_batchgnn.comm import Communicator, MessageKind
+from pyg_batchgnn.comm import check_backend as check_known_backend
 from pyg_batchgnn.train.config.table import RanksConfig
 from pyg_batchgnn.train.errors import FirstRankError, TrainError, as_train_error
 
@@ -20,7 +21,7 @@ T = TypeVar("T")
 
 def check_backend(backend: str) -> None:
     try:
-        comm.check_backend(backend)
+        check_known_backend(backend)
     except ValueError as error:
         raise TrainError(f"ranks.{error}") from error
 
@@ -127,7 +128,7 @@ class Ranks(contextlib.ExitStack):
             return [data]
         mine = torch.frombuffer(bytearray(data or b"0"), dtype=torch.uint8)[: len(data)]
         counts = [len(mine), *[0] * (self.size - 1)]
-        received = self.training.exchange(mine, counts, comm.MessageKind.CONTROL)
+        received = self.training.exchange(mine, counts, MessageKind.CONTROL)
         return [part.numpy().tobytes() for part in received.split()] if self.is_first else []
 
     def bytes_from_first(self, data: bytes) -> bytes:

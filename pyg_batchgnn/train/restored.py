@@ -11,7 +11,6 @@ import torch
 from pyg_batchgnn.train.checkpoint import Checkpoint
 from pyg_batchgnn.train.config.choices import EvaluationKind, TaskKind
 from pyg_batchgnn.train.config.train_config import OF_CACHE, TrainConfig, assign
-from pyg_batchgnn.train.decisions import apply_product, configure_malloc, open_on_all_ranks
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.graphs import graph_of
 from pyg_batchgnn.train.job import RunModel
@@ -20,6 +19,7 @@ from pyg_batchgnn.train.network import LinkNetwork, RowNetwork, build_network
 from pyg_batchgnn.train.node_tasks import PredictedNodes, predicted_of, task_of
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.run_folder import RunFolder
+from pyg_batchgnn.train.start import apply_product, configure_malloc, open_on_all_ranks
 from pyg_batchgnn.train.tasks import NodeTask
 
 

@@ -23,8 +23,14 @@ from pyg_batchgnn.train.progress import (
 )
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.report import TerminalReport
-from pyg_batchgnn.train.run_folder import EpochRecord, RunFolder, RunResult, append_record, keep_epochs
-from pyg_batchgnn.train.run_log import RunLog
+from pyg_batchgnn.train.run_folder import (
+    EpochRecord,
+    RunFolder,
+    RunLog,
+    RunResult,
+    append_record,
+    keep_epochs,
+)
 from pyg_batchgnn.train.tasks import Evaluation, Task, count_not_finite
 
 

@@ -26,7 +26,7 @@ from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.link_tasks import PredictedLinks
 from pyg_batchgnn.train.network import ModelInputs
 from pyg_batchgnn.train.node_tasks import PredictedEdges, predicted_of
-from pyg_batchgnn.train.times import of_type, times_of
+from pyg_batchgnn.train.run_graph import of_type, times_of
 from pyg_batchgnn.types import EDGE_FEATURES, FEATURES, LABELS, Group, Relation, RowKind
 
 #: The fields that only runs with learned rows have.

@@ -20,7 +20,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from pyg_batchgnn.comm import CommError, Communicator, DivergenceError, Header, MessageKind
-from pyg_batchgnn.comm.mailbox import BackendMailbox, Mailbox, SharedMailbox
+from pyg_batchgnn.comm.message import BackendMailbox, Mailbox, SharedMailbox
 from tests.support.tiers import ALL
 
 DTYPES = (

@@ -12,8 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from pyg_batchgnn.comm import Communicator, Header, MessageKind, share_on_host
-from pyg_batchgnn.comm.mailbox import ROOM, SharedMailbox, block_bytes
-from pyg_batchgnn.comm.message import NUMBERS
+from pyg_batchgnn.comm.message import NUMBERS, ROOM, SharedMailbox, block_bytes
 from tests.support.ranks import run_ranks
 from tests.support.thread_ranks import run_threads
 from tests.support.tiers import in_all

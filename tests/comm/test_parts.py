@@ -43,8 +43,7 @@ from pyg_batchgnn.comm.diagnosis import (
     endpoints_in,
     host_from,
 )
-from pyg_batchgnn.comm.mailbox import Mailbox
-from pyg_batchgnn.comm.message import AGREED, PROTOCOL, Message, describe
+from pyg_batchgnn.comm.message import AGREED, PROTOCOL, Mailbox, Message, describe
 from pyg_batchgnn.comm.serial_executor import SerialExecutor
 from tests.support.limits import wait_until
 

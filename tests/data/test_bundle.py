@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from pyg_batchgnn.data import SPLITS, DatasetError, load_dataset, read_bundle
-from pyg_batchgnn.data.bundle import bundled_names
+from pyg_batchgnn.data.load import bundled_names
 from tests.support.tiers import all_only
 from tests.support.tiny_datasets import (
     CLASSES,

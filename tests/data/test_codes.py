@@ -42,7 +42,7 @@ from pyg_batchgnn.data import (
     verify_folder,
     write_folder,
 )
-from pyg_batchgnn.data.folder_write import arrays_of
+from pyg_batchgnn.data.meta import arrays_of
 from pyg_batchgnn.data.undirected import undirected_dataset
 from pyg_batchgnn.ops import QuantizedTensor
 from tests.support.tiers import examples

@@ -32,7 +32,7 @@ from pyg_batchgnn.data import (
     verify_folder,
     write_folder,
 )
-from pyg_batchgnn.data.ogb.raw import read_split_file
+from pyg_batchgnn.data.files.npy import read_split_file
 from tests.support.tiers import examples
 from tests.support.tiny_datasets import (
     EDGES,

@@ -18,9 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyg_batchgnn.data import Dataset, DatasetError, DatasetNotFoundError, load_dataset, read_ogb
+from pyg_batchgnn.data.files.npy import csv_gz_pieces, open_member, read_csv_gz
 from pyg_batchgnn.data.folder_write import arrays_of
 from pyg_batchgnn.data.ogb.facts import OGB_TABLES
-from pyg_batchgnn.data.ogb.raw import csv_gz_pieces, open_member, read_csv_gz
 from pyg_batchgnn.data.ogb.read import Download
 from tests.support.tiers import examples
 from tests.support.tiny_datasets import (
@@ -230,7 +230,7 @@ def test_tables_of_csv(tmp_path: Path, name: str, split: str) -> None:
 @pytest.mark.parametrize("piece_bytes", [1 << 24, 16])  # the second cuts rows
 def test_papers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece_bytes: int) -> None:
     _, written = write_ogb_binary(tmp_path)
-    monkeypatch.setattr("pyg_batchgnn.data.ogb.raw.NpzMember.pieces.__defaults__", (piece_bytes,))
+    monkeypatch.setattr("pyg_batchgnn.data.files.npy.NpzMember.pieces.__defaults__", (piece_bytes,))
     read = load_dataset("ogbn-papers100M", tmp_path)
     assert same_nodes(read, written) and torch.equal(read.edge_index, written.edge_index)
     assert read.nodes.tables["y"][-1] == -1 and read.num_classes == 172  # NaN is no label

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn import BatchNorm, Dropout
-from pyg_batchgnn.nn.norm import row_norm
+from pyg_batchgnn.nn.modules import row_norm
 from tests.support.accuracy import assert_as_pygs
 
 OPTIONS: list[dict[str, Any]] = [

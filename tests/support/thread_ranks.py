@@ -12,7 +12,7 @@ from torch import Tensor
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.comm.channel import Channel
 from pyg_batchgnn.comm.diagnosis import Peer, ProcessInfo
-from pyg_batchgnn.comm.mailbox import INT_LIMIT, BackendMailbox, Transport, TransportError
+from pyg_batchgnn.comm.message import INT_LIMIT, BackendMailbox, Transport, TransportError
 
 T = TypeVar("T")
 TIMEOUT = 20.0

@@ -17,7 +17,7 @@ import torch._dynamo
 
 from pyg_batchgnn.train import prediction, trainer
 from pyg_batchgnn.train.cli import main
-from pyg_batchgnn.train.replica import Replica
+from pyg_batchgnn.train.job import Replica
 from pyg_batchgnn.train.trainer import train_step
 from tests.support.training_runs import without_plots
 

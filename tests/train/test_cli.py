@@ -25,11 +25,10 @@ from pyg_batchgnn.loader import ScheduleName
 from pyg_batchgnn.planner import SAMPLES
 from pyg_batchgnn.sample import Replacement
 from pyg_batchgnn.train.cli import main
-from pyg_batchgnn.train.cli.app import app
+from pyg_batchgnn.train.cli.app import app, train
 from pyg_batchgnn.train.cli.graph_commands import generate
 from pyg_batchgnn.train.cli.options import parse_size
 from pyg_batchgnn.train.cli.plan_command import plan_command
-from pyg_batchgnn.train.cli.train_command import train
 from pyg_batchgnn.train.config.choices import ReplacementKind, ScheduleKind
 from pyg_batchgnn.train.config.table import OPTIONS, ModelConfig
 from pyg_batchgnn.train.config.train_config import (

@@ -25,9 +25,9 @@ from pyg_batchgnn.train.config.train_config import (
     preset,
     read_config,
 )
-from pyg_batchgnn.train.decisions import _common_level, choose_product
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.ranks import Ranks
+from pyg_batchgnn.train.start import _common_level, choose_product
 from tests.support.tiers import all_only
 from tests.support.training_runs import SMALL, batchgnn, mistake
 
@@ -200,7 +200,7 @@ def test_ranks_on_several_processors_agree(
 _PROBE = """
 import os, resource, torch
 from pyg_batchgnn.train.config.choices import (Malloc)
-from pyg_batchgnn.train.decisions import configure_malloc
+from pyg_batchgnn.train.start import configure_malloc
 for choice in Malloc:  # each in a process of its own
     if os.fork() == 0:
         kept = configure_malloc(choice)

@@ -17,7 +17,7 @@ from pyg_batchgnn.train.config.train_config import TrainConfig, assign, config_t
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.evaluate import MeasuredTimedLinks, score_pairs
 from pyg_batchgnn.train.link_tasks import DrawnTargets, ExistingTargets, PredictedLinks
-from pyg_batchgnn.train.times import first_times_of, latest_time, link_times, times_of
+from pyg_batchgnn.train.run_graph import first_times_of, latest_time, link_times, times_of
 from tests.support.launched_runs import assert_ended, launch
 from tests.support.tiers import ALL as ALL_TIERS
 from tests.support.timed_graphs import BUYS, ITEMS, PAYMENTS, USERS, bank, shop, with_edges, with_signup

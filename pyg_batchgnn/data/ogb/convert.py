@@ -14,11 +14,19 @@ from pathlib import Path
 
 import numpy as np
 
-from pyg_batchgnn.data.convert import to_labels
-from pyg_batchgnn.data.dataset import INDEX, NEGATIVE_TARGETS, NEGATIVES
+from pyg_batchgnn.data.dataset import INDEX, NEGATIVE_TARGETS, NEGATIVES, to_labels
 from pyg_batchgnn.data.errors import broken, missing
 from pyg_batchgnn.data.files.durable import new_file
-from pyg_batchgnn.data.files.npy import EdgeAppender, NpyAppender, promise_of
+from pyg_batchgnn.data.files.npy import (
+    EdgeAppender,
+    NpyAppender,
+    NpzMember,
+    csv_gz_pieces,
+    open_member,
+    promise_of,
+    read_csv_gz,
+    read_split_file,
+)
 from pyg_batchgnn.data.folder_write import new_folder
 from pyg_batchgnn.data.meta import (
     LinkArray,
@@ -29,7 +37,6 @@ from pyg_batchgnn.data.meta import (
     write_meta,
 )
 from pyg_batchgnn.data.ogb.facts import OgbTable, RawLayout, StoredEdges, StoredLinks
-from pyg_batchgnn.data.ogb.raw import NpzMember, csv_gz_pieces, open_member, read_csv_gz, read_split_file
 from pyg_batchgnn.ops import fits_int32
 from pyg_batchgnn.types import EDGES, FEATURES, HOMOGENEOUS, LABELS, NODES, Group, Relation, Schema
 

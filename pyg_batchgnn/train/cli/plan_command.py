@@ -121,9 +121,9 @@ def plan_command(
     from pyg_batchgnn.data.files import writing
     from pyg_batchgnn.planner import Choices, PlannerNetwork, plan
     from pyg_batchgnn.sample import Replacement
-    from pyg_batchgnn.train.decisions import open_dataset
     from pyg_batchgnn.train.disk_plan import DiskPrediction
     from pyg_batchgnn.train.graphs import AGGREGATION_OF_MODEL
+    from pyg_batchgnn.train.start import open_dataset
 
     if ranks > ranks_per_host and ranks % ranks_per_host:
         fewer = ranks - ranks % ranks_per_host
