@@ -5,12 +5,12 @@ Whoever needs room makes room, in the same room. A new room states its ceiling o
 
 BOUNDS = {
     "package: Python files": 302,
-    "package: Python lines": 68_472,
-    "lines of train": 9_437,
+    "package: Python lines": 68_470,
+    "lines of train": 9_436,
     "lines of data": 7_184,
     "lines of loader": 7_169,
     "lines of port": 6_517,
-    "lines of nn": 4_750,
+    "lines of nn": 4_749,
     "lines of ops": 4_655,
     "lines of sample": 4_434,
     "lines of partition": 4_095,

@@ -25,9 +25,7 @@ KINDS = ("mean", "sum", "symmetric")
 
 @dataclass(frozen=True, eq=False)
 class Aggregated:
-    """The aggregates from which ``conv(aggregated, minibatch)`` computes all N nodes of a
-    minibatch.
-    """
+    """What ``conv(aggregated, minibatch)`` computes all N nodes of a minibatch from."""
 
     kind: str  # "mean" or "sum" over the in-edges, or "symmetric" as in GCN, loops included
     neighbours: Tensor | RowView  # [N, F], the aggregates

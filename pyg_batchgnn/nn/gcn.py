@@ -170,10 +170,8 @@ class GCNConv(NativeConv, torch_geometric.nn.GCNConv):
         set_width(given.x, self.lin)
         dtype = ops.compute_dtype(self.lin.weight)
         check_input(given.x, self.lin.weight.size(1), dtype)
-        return self._product(self._aggregate(given, edge_weight, dtype))
-
-    def _product(self, aggregated: Rows) -> Terms:
-        return Terms((RowProduct(aggregated, self.lin.weight),), bias=self.bias)
+        rows = self._aggregate(given, edge_weight, dtype)
+        return Terms((RowProduct(rows, self.lin.weight),), bias=self.bias)
 
     @property
     def fill(self) -> float:
@@ -188,7 +186,7 @@ class GCNConv(NativeConv, torch_geometric.nn.GCNConv):
         neighbours = x.of(self, "symmetric")
         set_width(neighbours, self.lin)
         check_input(neighbours, self.lin.weight.size(1), ops.compute_dtype(self.lin.weight), "aggregates")
-        return self._product(neighbours), None
+        return Terms((RowProduct(neighbours, self.lin.weight),), bias=self.bias), None
 
     def _aggregate(self, given: ConvInput, edge_weight: Tensor | None, dtype: torch.dtype) -> Tensor:
         """Returns the normalised sums over in-edges and loops, [D, in_channels]. The edges of the

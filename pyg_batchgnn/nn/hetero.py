@@ -3,7 +3,6 @@ type in as few passes as possible."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -24,36 +23,26 @@ from pyg_batchgnn.nn.terms import Terms, Update, total, update_arguments
 from pyg_batchgnn.types import NodePiece, Relation, SampledMinibatch
 
 
-class TypedEdges(ABC):
-    """The edges of a layer by relation, and its rows by node type."""
-
-    @abstractmethod
-    def graph(self, relation: Relation) -> LayerGraph | None:
-        """Returns the edges of a relation, or None if there is no such relation."""
-
-    @abstractmethod
-    def rows(self, name: str) -> LayerRows:
-        """Returns the nodes of a type."""
-
-
 @dataclass(frozen=True)
-class MinibatchEdges(TypedEdges):
+class MinibatchEdges:
     """A layer of a minibatch; 1 is nearest the input."""
 
     minibatch: SampledMinibatch
     layer: int
 
     def graph(self, relation: Relation) -> LayerGraph | None:
+        """Returns the edges of a relation, or None if there is no such relation."""
         if relation not in self.minibatch.schema.relations:
             return None
         return layer_graph(self.minibatch, self.layer, relation)
 
     def rows(self, name: str) -> LayerRows:
+        """Returns the nodes of a type."""
         return layer_rows(self.minibatch, self.layer, name)
 
 
 @dataclass(frozen=True)
-class WholeGraphEdges(TypedEdges):
+class WholeGraphEdges:
     """PyG's edges of a graph held whole."""
 
     edge_index: Mapping[Relation, Tensor]  # [2, E], sources above targets, by relation
@@ -71,7 +60,7 @@ class WholeGraphEdges(TypedEdges):
 
 
 @dataclass(frozen=True)
-class PieceEdges(TypedEdges):
+class PieceEdges:
     """A layer of a piece of all nodes, for inference."""
 
     piece: NodePiece  # some nodes with all their in-edges. The targets are the first sources.
@@ -90,6 +79,10 @@ class PieceEdges(TypedEdges):
 
     def _sources(self, name: str, otherwise: int) -> int:
         return self.piece.nodes[name].num_nodes if name in self.piece.nodes else otherwise
+
+
+#: The edges of a layer by relation, and its rows by node type.
+TypedEdges: TypeAlias = MinibatchEdges | WholeGraphEdges | PieceEdges
 
 
 def typed_edges(edges: Any, layer: int | None, x: Mapping[str, Rows]) -> TypedEdges:

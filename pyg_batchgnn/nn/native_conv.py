@@ -8,6 +8,7 @@ what was looked at, in one.
 
 from __future__ import annotations
 
+import contextlib
 import operator
 from collections.abc import Mapping
 from operator import attrgetter, itemgetter
@@ -53,8 +54,7 @@ _HELD = ("_modules", "_parameters", "_buffers")
 
 class AsMade:
     """The findings of `NativeConv.check` about a convolution that it found as PyG made it: an
-    attribute of the convolution, until another one is set. ``first``: its first parameter, or None.
-    """
+    attribute of the convolution, until another one is set. ``first``: its first parameter."""
 
     def __init__(self, conv: NativeConv) -> None:
         own = conv.__dict__
@@ -283,9 +283,7 @@ def probability(name: str, value: Any) -> float:
 
 
 def _integer(name: str, value: Any) -> int:
-    if isinstance(value, bool):
-        raise TypeError(f"{name}={value!r}, but it must be an integer")
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name}={value!r}, but it must be an integer") from None
+    with contextlib.suppress(TypeError):
+        if not isinstance(value, bool):
+            return operator.index(value)
+    raise TypeError(f"{name}={value!r}, but it must be an integer")
