@@ -1,8 +1,10 @@
-"""The names that API pages show of rooms whose names stand once: those that they import as
-themselves. Griffe knows ``__all__`` alone."""
+"""What API pages show beside docstrings: the names of rooms whose names stand once, which are those
+that they import as themselves (griffe knows ``__all__`` alone), and the comments at fields."""
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import griffe
@@ -16,3 +18,20 @@ class Exports(griffe.Extension):
             homes = {name: one.target_path for name, one in mod.members.items() if one.is_alias}
             own = (name for name, home in homes.items() if home.startswith("pyg_batchgnn."))
             mod.exports = [name for name in own if name != "late_names"]
+
+    def on_attribute_instance(self, *, attr: griffe.Attribute, **kwargs: Any) -> None:
+        """Takes the comment at a field, or the lines ``#:`` above it, as its docstring."""
+        del kwargs
+        if attr.docstring is not None or attr.lineno is None or attr.endlineno is None:
+            return
+        if attr.parent is None or not attr.parent.is_class or not isinstance(attr.filepath, Path):
+            return
+        lines = attr.lines_collection[attr.filepath]
+        above, at = list[str](), attr.lineno - 2
+        while at >= 0 and lines[at].strip().startswith("#:"):
+            above.insert(0, lines[at].strip().removeprefix("#:").strip())
+            at -= 1
+        behind = re.search(r"  # (.+)$", lines[attr.endlineno - 1])
+        text = " ".join(above) or (behind.group(1) if behind is not None else "")
+        if text:
+            attr.docstring = griffe.Docstring(text[0].upper() + text[1:], parent=attr)

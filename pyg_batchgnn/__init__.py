@@ -84,7 +84,7 @@ _late_name = late_names(__name__)
 
 
 def __getattr__(name: str) -> Any:
-    """Imports a room when it is first used. Reading data, for example, need not import PyG."""
+    """Imports a room when it is first used, so that reading data does not import PyG."""
     if name in _MODULES:
         return importlib.import_module(f"{__name__}.{name}")
     return _late_name(name)

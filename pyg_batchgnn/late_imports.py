@@ -11,9 +11,9 @@ from typing import Any
 
 
 def late_names(module: str) -> Callable[[str], Any]:
-    """Returns the ``__getattr__`` of a module, by its ``__name__``. Editors see plain imports under
-    ``if TYPE_CHECKING``, ``from file import name as name``. A name is imported when it is first
-    used. ``dir`` and ``__all__`` list all names."""
+    """Returns the ``__getattr__`` of the module named ``module``, which imports a name when it is
+    first used. The names are the plain imports under ``if TYPE_CHECKING``, ``from file import name
+    as name``, where editors see them. Also sets ``__all__`` and ``__dir__``."""
     here = sys.modules[module]
     homes: dict[str, str] = {}
     names: list[str] = []

@@ -20,7 +20,7 @@ _OWN = Path("/proc/self/cgroup")
 
 @dataclass(frozen=True)
 class GroupLimits:
-    """The limits of the control groups that this process is in; None where there is none."""
+    """The limits of the control groups of this process; None without a limit."""
 
     processors: float | None = None  # how many may run at once, on average
     memory: int | None = None  # bytes
@@ -29,7 +29,7 @@ class GroupLimits:
 
 @dataclass(frozen=True)
 class Memory:
-    """The bytes of memory that this process may use in all, and those that are free of them."""
+    """The bytes of memory that this process may use: all, and those that are free."""
 
     total: int
     available: int
@@ -49,8 +49,8 @@ def memory() -> Memory:
 
 
 def read_limits(root: Path = _ROOT, own: Path = _OWN) -> GroupLimits:
-    """Returns the least limits of the groups that a process is in, and of those around them.
-    ``root``: the folder where the groups are mounted. ``own``: the file that names the groups."""
+    """Returns the lowest limits of a process's control groups and their parents. ``root``: the
+    folder where groups are mounted. ``own``: the file that lists the process's groups."""
     shares, memories, free = [], [], []
     for folder in _groups(root, own):
         if (share := _share(folder)) is not None:
@@ -69,10 +69,8 @@ def read_limits(root: Path = _ROOT, own: Path = _OWN) -> GroupLimits:
 
 
 def _groups(root: Path, own: Path) -> Iterator[Path]:
-    """Yields the folders of a process's groups and of all groups around them.
-
-    Version 1 has a group for each kind of limit, of which two matter here.
-    """
+    """Yields the folders of a process's control groups and of all their parents. Version 1 has a
+    group for each kind of limit, of which two matter here."""
     for line in _text(own).splitlines():
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
@@ -91,7 +89,7 @@ def _groups(root: Path, own: Path) -> Iterator[Path]:
 
 
 def _share(folder: Path) -> float | None:
-    """Returns the processors that a group may use: its time by the length of a period."""
+    """Returns the processors that a group may use: its quota divided by the period."""
     words = _text(folder / "cpu.max").split()
     if len(words) == 2 and words[0].isdigit() and int(words[1]) > 0:
         return int(words[0]) / int(words[1])
@@ -100,13 +98,13 @@ def _share(folder: Path) -> float | None:
 
 
 def _number(file: Path) -> int | None:
-    """Returns the whole number in a file; None if there is none, as in "max" and "-1"."""
+    """Returns the positive integer in a file; None for "max", "-1" or no file."""
     text = _text(file).strip()
     return int(text) if text.isdigit() else None
 
 
 def _entry(file: Path, name: str) -> int:
-    """Returns the number of an entry of memory.stat, 0 if it is absent."""
+    """Returns an entry of memory.stat by name, 0 if it is absent."""
     for line in _text(file).splitlines():
         key, _, value = line.partition(" ")
         if key == name and value.strip().isdigit():

@@ -20,7 +20,7 @@ _MODULE = "torch.distributed.distributed_c10d"
 
 
 def register_ccl() -> None:
-    """Registers the backend now, or as soon as torch.distributed is imported."""
+    """Registers the backend "ccl" now, or as soon as torch.distributed is imported."""
     if _MODULE in sys.modules:
         _register(sys.modules[_MODULE])
     elif not any(isinstance(finder, _Finder) for finder in sys.meta_path):
@@ -40,7 +40,7 @@ def _create(store: Any, rank: int, size: int, timeout: timedelta) -> Any:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds torch.distributed's module as usual, and calls `_register` after it is imported."""
+    """Lets `_register` be called after torch.distributed is imported."""
 
     def find_spec(
         self, fullname: str, _path: Sequence[str] | None, _target: ModuleType | None = None

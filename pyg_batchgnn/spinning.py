@@ -27,10 +27,8 @@ _set_here = False
 
 
 def bound_spinning() -> None:
-    """Bounds the spinning of OpenMP's threads in this process and its children.
-
-    What the user has chosen stays. Call it before torch is imported; afterwards it changes nothing.
-    """
+    """Bounds the spinning of OpenMP's threads in this process and its children, unless the user has
+    set it. Call it before torch is imported; later calls change nothing."""
     global _set_here
     if "torch" not in sys.modules and not any(name in os.environ for name in VARIABLES):
         os.environ["GOMP_SPINCOUNT"] = str(TURNS)
@@ -38,13 +36,13 @@ def bound_spinning() -> None:
 
 
 def chosen_by_user() -> dict[str, str]:
-    """Returns the variables that the user has set, with their values."""
+    """Returns the variables about spinning that the user has set."""
     own = {"GOMP_SPINCOUNT"} if _set_here else set()
     return {name: os.environ[name] for name in VARIABLES if name in os.environ and name not in own}
 
 
 def is_bounded(chosen: Mapping[str, str]) -> bool:
-    """Returns whether waiting threads soon sleep with such variables."""
+    """Returns whether waiting threads soon sleep with these variables."""
     if chosen.get("OMP_WAIT_POLICY", "").strip().lower() == "passive" or "KMP_BLOCKTIME" in chosen:
         return True
     turns = re.fullmatch(r"(\d+)([kmgt]?)", chosen.get("GOMP_SPINCOUNT", "").strip().lower())

@@ -26,12 +26,9 @@ COMMANDS = {
 
 
 def check_versions() -> None:
-    """Checks that torch and torch-geometric are installed and recent enough.
-
-    Reads the packages' metadata and imports neither of them. A package without metadata, for
-    instance one that is imported from its source tree, is not checked. Raises ImportError with the
-    release that was found and the command that installs a tested one.
-    """
+    """Raises ImportError, with the release found and the command that installs a tested one, unless
+    torch and torch-geometric are installed and recent enough. Reads the packages' metadata and
+    imports neither. A package without metadata, such as a source tree, is not checked."""
     for package, oldest in OLDEST.items():
         try:
             found = metadata.version(package)
@@ -46,7 +43,7 @@ def check_versions() -> None:
 
 
 def private(owner: Any, name: str) -> Any:
-    """Returns a name that torch does not promise to keep. Called while a module is imported.
+    """Returns a private name of torch. Called while a module is imported.
 
     Raises:
         ImportError: this release of torch lacks it. The message says how to install a tested one.
@@ -60,9 +57,7 @@ def private(owner: Any, name: str) -> Any:
 
 
 def is_older(version: str, oldest: tuple[int, int]) -> bool:
-    """Returns whether a version such as "2.9.1+cpu" is older than the release ``oldest``.
-
-    Returns False for a version that does not begin with two numbers.
-    """
+    """Returns whether a version such as "2.9.1+cpu" is older than the release ``oldest``. False if
+    it does not begin with two numbers."""
     numbers = re.match(r"(\d+)\.(\d+)", version)
     return numbers is not None and (int(numbers[1]), int(numbers[2])) < oldest

@@ -4,14 +4,14 @@ Whoever needs room makes room, in the same room. A new room states its ceiling o
 """
 
 BOUNDS = {
-    "package: Python files": 302,
-    "package: Python lines": 68_470,
-    "lines of train": 9_436,
+    "package: Python files": 301,
+    "package: Python lines": 68_461,
+    "lines of train": 9_433,
     "lines of data": 7_184,
-    "lines of loader": 7_169,
+    "lines of loader": 7_166,
     "lines of port": 6_517,
-    "lines of nn": 4_749,
-    "lines of ops": 4_655,
+    "lines of nn": 4_748,
+    "lines of ops": 4_652,
     "lines of sample": 4_434,
     "lines of partition": 4_095,
     "lines of tables": 3_912,
@@ -28,13 +28,13 @@ BOUNDS = {
     "lines of doctor": 502,
     "lines of top level": 472,
     "C++: files": 141,
-    "C++: lines": 20_657,
-    "tests: lines": 50_330,
+    "C++: lines": 20_654,
+    "tests: lines": 50_309,
     "benchmark: lines": 11_760,
     "benchmark: bytes of results": 1_000_000,
     # Files of the package that a call crosses.
-    "files crossed: constructing a loader": 28,
-    "files crossed: a step of native SAGE": 18,
+    "files crossed: constructing a loader": 24,
+    "files crossed: a step of native SAGE": 16,
     # torch and PyTorch Geometric aside.
-    "modules loaded: a loader and accelerate": 106,
+    "modules loaded: a loader and accelerate": 105,
 }

@@ -37,9 +37,9 @@ from pyg_batchgnn.types import FEATURES, ReadableRows, Schema
 class AggregationCache:
     """The input features aggregated over all in-neighbours, for every node that a process owns.
 
-    A loader with a cache does not sample the last hop. Native minibatches carry the aggregate of
-    each node beside the node's own features, and native models begin with it: the first layer sees
-    all in-neighbours. `build` or `load` makes a cache of a graph of one type and one relation.
+    A loader with a cache does not sample the last hop. Native minibatches carry each node's
+    aggregate beside its own features, and native models compute their first layer from it, with all
+    in-neighbours. `build` or `load` makes a cache of a graph of one type and one relation.
 
     >>> cache = AggregationCache.build(data, "mean")
     >>> loader = MacrobatchNeighborLoader(data, [10, 5], export="native", aggregation_cache=cache)
@@ -49,12 +49,12 @@ class AggregationCache:
 
     Attributes:
         kind: the aggregation.
-        rows: [n, F] aggregates of all nodes, or of the rank's own in the order of its part, of the
-            type of the features, but float32 for float16.
-        readable: such rows of the ranks whose memory this one can read, by rank.
-        fingerprint: of the edges and the features; it does not depend on the partition.
-        store: the store of the features that the cache was made of, over ranks; else None.
-        origin: the ``Data`` that the cache was made of, in one process, if it was one.
+        rows: [n, F] aggregates of all nodes, or of the rank's own nodes in the order of its part,
+            in the dtype of the features (float32 for float16).
+        readable: by rank, the ``rows`` of ranks of this host, which this process can read.
+        fingerprint: digests of edges and features, the same for any partition.
+        store: over ranks, the feature store that the cache was made of; else None.
+        origin: in one process, the ``Data`` that the cache was made of, or None.
     """
 
     kind: Aggregation
@@ -77,20 +77,22 @@ class AggregationCache:
     ) -> AggregationCache:
         """Aggregates ``x`` over all in-neighbours. Collective over ranks.
 
-        Nodes are aggregated in pieces. Over ranks, each remote row is fetched once per piece that
-        needs it, so fewer and larger pieces fetch less. In one process, features in a mapped file
-        that do not fit half of the budget are read from it, and aggregates written to a file.
+        Nodes are aggregated in pieces that fit the memory budget. Over ranks, a piece fetches each
+        remote row that it needs once, so larger pieces fetch less. In one process, features in a
+        mapped file that do not fit half of the budget are read from the file, and the aggregates
+        written to one.
 
         Args:
-            data: a ``Data``, or a plain ``HeteroData``; a pair (`CscGraph`, features); or over
-                ranks (`DistFeatureStore`, `DistGraphStore`).
+            data: a ``Data``, or a ``HeteroData`` of one type; a pair (`CscGraph`, features); or
+                over ranks (`DistFeatureStore`, `DistGraphStore`).
             kind: "mean" for SAGE, "sum" for GIN, "symmetric" for GCN.
-            memory_budget: bytes (or a text like "2GiB") that a piece takes, about, but at least
-                what one node needs. None: an eighth of the free memory of the host that has least,
+            memory_budget: about how many bytes (or a text like "2GiB") a piece takes, at least what
+                one node needs. None: an eighth of the free memory of the host with the least,
                 divided by its ranks. The result does not depend on it.
-            threads: at most this many threads; torch's own number where None.
+            threads: at most this many threads; None for torch's number.
             progress: True shows a progress bar on the standard error of the first rank.
-            scratch: the folder of this file, which lives as long as ``rows``; see `AllNodes`.
+            scratch: the folder of the file of aggregates, which lives as long as ``rows``; see
+                `AllNodes`.
 
         Raises:
             ValueError, TypeError: there is no such aggregation or no ``x``, ``x`` cannot be
@@ -115,7 +117,7 @@ class AggregationCache:
         progress: bool = False,
         scratch: str | Path | None = None,
     ) -> AggregationCache:
-        """Reads what `save` wrote, by any number of ranks and partition. Collective over ranks.
+        """Reads a cache that `save` wrote, with any number of ranks and partition. Collective.
 
         Args:
             folder: the same on every rank.
@@ -124,8 +126,8 @@ class AggregationCache:
             memory_budget, threads, progress, scratch: see `build`.
 
         Raises:
-            DatasetError: on every rank, where the folder is of another graph, of other features or
-                of another aggregation, or where a file is damaged or missing on any rank.
+            DatasetError: on every rank: the folder is of another graph, of other features or of
+                another aggregation, or a file is damaged or missing on a rank.
             AgreementError: ranks were given different folders or aggregations.
         """
         budget, wanted = check_budget(memory_budget), None if kind is None else Aggregation.parse(kind)
@@ -137,8 +139,8 @@ class AggregationCache:
         return _Pass(graph, threads, progress).load(path, meta, Origin.of(data))
 
     def save(self, folder: str | Path) -> Path:
-        """Writes a new folder, which all ranks must see: META.json and the aggregates by original
-        id. Collective over ranks.
+        """Writes META.json and the aggregates by original id to a new folder that all ranks see.
+        Collective over ranks.
 
         Raises:
             DatasetError: on every rank, if the folder exists or a rank cannot write.
@@ -149,12 +151,12 @@ class AggregationCache:
 
     @property
     def attribute(self) -> str:
-        """The name of the aggregates in minibatches."""
+        """The name of the aggregates among a minibatch's attributes."""
         return self.kind.attribute
 
     @property
     def nbytes(self) -> int:
-        """Of this process's aggregates."""
+        """The bytes of this process's aggregates."""
         return self.rows.nbytes
 
     def __repr__(self) -> str:
@@ -163,13 +165,13 @@ class AggregationCache:
         return f"{type(self).__name__}({what})"
 
     def add_to(self, features: DistFeatureStore) -> DistFeatureStore:
-        """Returns the features' store with the aggregates as a further attribute of nodes."""
+        """Returns the feature store with the aggregates as one more attribute of nodes."""
         return features.with_attribute(features.part.schema.node_groups[ONLY], self.attribute, self.readable)
 
     def check_data(self, data: Data | HeteroData, graph: TypedGraph) -> None:
-        """Raises ValueError unless the cache is of this graph and its features, in one process:
-        by fingerprint, unless they are the very tensors that the cache was made of, or ``data`` has
-        no features."""
+        """Raises ValueError unless the cache was made of this graph and these features, in one
+        process. Fingerprints are compared unless the tensors are the same ones, or ``data`` has no
+        features."""
         if self.origin is not None and self.origin.is_of(data, graph):
             return
         x = features_of(data, graph.schema.node_types[ONLY])
@@ -188,7 +190,7 @@ def check_plain(schema: Schema) -> None:
 
 @dataclass(frozen=True)
 class Origin:
-    """The edges and features that a cache was made of, held weakly, by which data is recognised."""
+    """Weak references to the tensors that a cache was made of, by which the data is recognised."""
 
     edges: weakref.ref[Tensor]  # the ``edge_index`` of a ``Data``, or the sources of a `CscGraph`
     x: weakref.ref[Tensor]  # the features
@@ -209,7 +211,7 @@ class Origin:
         return cls(weakref.ref(edges), weakref.ref(x), (edges._version, ops.as_stored(x)._version))
 
     def is_of(self, data: Data | HeteroData, graph: TypedGraph) -> bool:
-        """Returns whether a ``Data`` or its graph has the same tensors, not written to since."""
+        """Returns whether ``data`` or ``graph`` has these tensors, not written to since."""
         if isinstance(data, HeteroData):
             return False
         edges, x = self.edges(), self.x()
@@ -226,8 +228,8 @@ def _differences(known: GraphFingerprint, graph: TypedGraph, x: Any) -> list[str
 
 
 class _Pass:
-    """Passes over all nodes that a process owns, in pieces. Methods are collective over ranks.
-    Raises TypeError or ValueError if the nodes have no features that can be read here."""
+    """Passes over all nodes that a process owns, piece by piece. Methods are collective over ranks.
+    Raises TypeError or ValueError if there are no features that can be read here."""
 
     def __init__(self, graph: GraphContext, threads: int | None, progress: bool) -> None:
         self._graph, self._threads = graph, threads
@@ -285,7 +287,7 @@ class _Pass:
         return edges
 
     def fingerprint(self, edges: int) -> GraphFingerprint:
-        """Makes the fingerprint from the sums of all ranks. ``edges``: this rank's."""
+        """Adds up the fingerprint over ranks. ``edges``: the digest of this rank's edges."""
         features = digest_features(self._graph.original_ids(ONLY), self.features, self._read)
         return GraphFingerprint(*self.counts, *map(digest_text, self._graph.sums([edges, features])))
 

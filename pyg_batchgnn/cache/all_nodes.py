@@ -22,23 +22,24 @@ _ROWS = "rows"
 
 
 class AllNodes:
-    """The nodes that a process owns, in pieces, with the rows of their in-neighbours. Every method
-    is collective over ranks. Without names there are "node" and ("node", "to", "node").
+    """All nodes that a process owns, for inference: in pieces that fit memory, with their
+    in-neighbours. ``loader.all_nodes()`` makes it. Every method is collective over ranks. In a
+    graph without type names the type is "node", the relation ("node", "to", "node").
 
     Args:
         data: a ``Data`` or a ``HeteroData``; a pair (`CscGraph`, features) or (`TypedGraph`,
             features by node type); or over ranks (`DistFeatureStore`, `DistGraphStore`).
-        threads: at most this many threads; torch's own number where None.
-        memory_budget: bytes (or a text like "2GiB") that pieces and the rows of layers take, about.
-            Rows, and features in a mapped file, that do not fit half of it lie in files. Over
-            ranks it is for pieces alone; see `AggregationCache.build`.
+        threads: at most this many threads; None for torch's number.
+        memory_budget: about how many bytes (or a text like "2GiB") pieces and the rows of layers
+            take. Rows and mapped features that do not fit half of it lie in files. Over ranks it is
+            for pieces alone; see `AggregationCache.build`.
         progress: True shows a progress bar for each layer on the standard error of the first rank.
-        scratch: the folder of these files, which have no name. None: that of the features' file, or
-            the system's folder for temporary files.
+        scratch: the folder of these files, which have no name. None: the folder of the features'
+            file, or the system's folder for temporary files.
 
     Raises:
-        TypeError, ValueError: ``data`` is no graph with features that can be read here, the budget
-            is not positive, or ``scratch`` is no folder or given over ranks.
+        TypeError, ValueError: ``data`` is no graph with readable features, the budget is not
+            positive, or ``scratch`` is no folder or given over ranks.
     """
 
     def __init__(
@@ -77,12 +78,12 @@ class AllNodes:
         return self._context.original_ids(0)
 
     def node_of(self, node_type: str) -> Tensor:
-        """Returns the original id of each owned node of a type, [n] int64, in the order of rows."""
+        """Returns [n] int64, the original ids of the owned nodes of a type, in row order."""
         return self._context.original_ids(self.schema.type_number(node_type))
 
     @property
     def features(self) -> Mapping[str, ReadableRows]:
-        """The features by node type, if it has any, and by rank whose memory this one can read."""
+        """The features by node type that has some, and by rank, of the ranks of this host."""
         return self._features
 
     def pieces(
@@ -94,14 +95,15 @@ class AllNodes:
         edge_bytes: int = 0,
         edge_values: Sequence[str] = (),
     ) -> Iterator[NodePiece]:
-        """Yields the owned targets of some relations in pieces, as many on every rank and at least
-        one; the last ones may be empty.
+        """Yields the owned targets of some relations in pieces: equally many on every rank, at
+        least one; the last ones may be empty.
 
         Args:
-            rows: [n, F] of the layer before, by node type and rank. Others are not read.
-            result_bytes: by node type, bytes that the caller takes for each target.
-            edge_bytes: bytes that the caller takes for each edge, where rows lie in files.
-            edge_values: the names of values of edges that come with a piece.
+            rows: [n, F] of the layer before, by node type and rank. Other types are not read.
+            result_bytes: bytes that the caller takes for each target, by node type.
+            title: of the progress bar.
+            edge_bytes: bytes that the caller takes for each edge, if rows lie in files.
+            edge_values: the names of edge attributes that a piece shall carry.
         """
         number = self.schema.type_number
         tables = [one for name in edge_values for one in self.edge_tables(name).values()]
@@ -125,7 +127,7 @@ class AllNodes:
         self.finish()
 
     def finish(self) -> None:
-        """Waits until all ranks have written their rows, which others read after that."""
+        """Waits until all ranks have written their rows, so that others may read them."""
         self._context.wait_for_all()
         ops.empty_cache()  # its blocks have sizes that are not needed again
 
@@ -133,12 +135,12 @@ class AllNodes:
         return self._context.count(self.schema.type_number(node_type))
 
     def allocate(self, node_type: str, row_shape: tuple[int, ...], dtype: torch.dtype) -> NewRows:
-        """Makes a table for a type's owned nodes, which other ranks may read. Raises OSError if it
-        does not fit memory, and there is no room for its file."""
+        """Makes a table for a type's owned nodes that other ranks may read. Raises OSError if it
+        fits neither memory nor the disk."""
         return self._context.allocate((self.count(node_type), *row_shape), dtype)
 
     def keep(self, node_type: str, row_shape: tuple[int, ...], dtype: torch.dtype) -> NewRows:
-        """Makes a table for a type's owned nodes, which no other rank reads; see `allocate`."""
+        """As `allocate`, for a table that no other rank reads."""
         return self._context.keep((self.count(node_type), *row_shape), dtype)
 
     def read(self, table: Tensor, rows: range) -> Tensor:
@@ -146,12 +148,12 @@ class AllNodes:
         return self._context.read(table, rows)
 
     def gather(self, table: Tensor, row: Tensor) -> Tensor:
-        """Returns a copy of some rows of a table of owned nodes. ``row``: [k] int64."""
+        """Returns a copy of rows ``row`` [k] int64 of a table of owned nodes."""
         return self._context.gather(table, row)
 
     def edge_tables(self, name: str) -> Mapping[Relation, Tensor]:
-        """Returns this process's tables of an attribute of edges by relation, rows in any order.
-        Raises ValueError if there are none, or one has another length than its edges."""
+        """Returns this process's rows of an edge attribute by relation, in no certain order. Raises
+        ValueError if no relation has it, or it has another length than the edges."""
         found = {self.schema.relations[at]: one for at, one in self._context.edge_tables(name).items()}
         if not found:
             raise ValueError(f"the edges have no attribute {name!r} to read; put it into the data")
@@ -160,13 +162,13 @@ class AllNodes:
     def degrees(
         self, relation: Relation, with_loops: bool, weight: str | None = None, fill: float = 1.0
     ) -> SourceValues:
-        """Returns the number of in-edges in the whole graph, of owned nodes and of their sources.
+        """Returns the in-degrees in the whole graph of the owned nodes and of the sources of their
+        in-edges, for a relation within one node type.
 
         Args:
-            relation: within one node type.
-            with_loops: True counts edges from a node to itself too.
-            weight: the name of weights of edges that are added up instead; where None edges count.
-            fill: is added for each node without a weighted edge to itself, unless ``with_loops``.
+            with_loops: True counts self loops, too.
+            weight: the name of edge weights to add up instead; None counts edges.
+            fill: added for each node without a weighted self loop, unless ``with_loops``.
         """
         key = relation, with_loops, weight, fill
         if key not in self._degrees:

@@ -29,7 +29,7 @@ _NOT_FIXED = {
 
 
 class Aggregation(str, enum.Enum):
-    """An aggregation that can be made before training, because no weight takes part in it."""
+    """An aggregation that can be computed before training, because it has no weights to learn."""
 
     MEAN = "mean"  #: over the in-edges; SAGE's
     SUM = "sum"  #: over the in-edges; GIN's
@@ -37,18 +37,17 @@ class Aggregation(str, enum.Enum):
 
     @property
     def attribute(self) -> str:
-        """The name of the aggregates in minibatches of one relation, which native layers know."""
+        """The attribute of minibatches by which native layers find the aggregates."""
         return f"x_{self.value}"
 
     @property
     def holds_own_row(self) -> bool:
-        """True if a node's aggregate contains its own row, so that minibatches need no features."""
+        """True if a node's aggregate includes its own row: minibatches then need no features."""
         return self is Aggregation.SYMMETRIC
 
     @classmethod
     def parse(cls, given: Any) -> Aggregation:
-        """Returns an aggregation by name. Raises ValueError if none of that name can be made before
-        training."""
+        """Returns an aggregation by name. Raises ValueError for one that cannot be cached."""
         if isinstance(given, str) and given in [one.value for one in cls]:
             return cls(given)
         choices = ", ".join(repr(one.value) for one in cls)
@@ -68,7 +67,7 @@ _ROWS = 1 << 16
 
 
 def check_features(table: Tensor) -> None:
-    """Checks features that are read for all nodes."""
+    """Raises TypeError or ValueError for features that cannot be aggregated."""
     if table.requires_grad:
         raise ValueError(
             "x requires a gradient: features that are learned change during training, and so do their "
@@ -81,9 +80,9 @@ def check_features(table: Tensor) -> None:
 
 
 def in_degrees(own: OwnedEdges, with_loops: bool, read: ReadRows | None = None, fill: float = 0.0) -> Tensor:
-    """Returns the number of in-edges of each owned node, [n] int64, or the sum of their weights.
-    ``read``: returns the weights of the in-edges of some nodes. Without loops a node counts its
-    last weighted edge to itself, or ``fill``."""
+    """Returns [n], the number of in-edges of each owned node (int64), or the sum of their weights.
+    ``read``: returns the weights of some nodes' in-edges. Without loops a node adds the weight of
+    its last self loop, or ``fill``."""
     made = [torch.empty(0, dtype=torch.int64)]
     for rows in row_blocks(own.node.numel()):
         targets = own.in_edges.targets(rows)
@@ -110,8 +109,8 @@ ReadRows = Callable[[range], Tensor]
 def aggregate_piece(
     kind: Aggregation, own: OwnedEdges, piece: Piece, read: ReadRows, scale: Tensor | None, dtype: torch.dtype
 ) -> Tensor:
-    """Returns the aggregates of a piece's nodes, [rows, F] of ``dtype``. ``scale``: [n], GCN's
-    factor of each owned node, where the aggregation is symmetric; else None."""
+    """Returns [rows, F] of ``dtype``, the aggregates of a piece's nodes. ``scale``: [n], GCN's
+    factor of each owned node for "symmetric"; else None."""
     rows, tables = piece.targets[ONLY], piece.nodes[ONLY].tables
     ptr = own.in_edges.indptr[rows.start : rows.stop + 1]
     edges = ptr - ptr[0], piece.indices[ONLY]
@@ -139,8 +138,8 @@ _FIRST, _SECOND = -0x61C8864680B583EB, -0x3B314601E57A13AD
 
 @dataclass(frozen=True)
 class GraphFingerprint:
-    """Counts and digests by which a graph and its features are recognised. A digest has 16
-    hexadecimal digits: the sum of the digests of all edges, or of all rows, modulo 2**64."""
+    """Counts and digests that identify a graph and its features. A digest is 16 hexadecimal digits:
+    the sum of the digests of all edges, or of all rows, modulo 2**64."""
 
     num_nodes: int
     num_edges: int
@@ -192,7 +191,7 @@ def _sum(mixed: Tensor) -> int:
 
 
 def _scrambled(values: Tensor) -> Tensor:
-    """Scrambles [n] int64 in place: each bit of a value changes half of its result's bits."""
+    """Hashes [n] int64 in place, so that each bit of a value changes about half of the result's."""
     values ^= values >> 32
     values *= _FIRST
     values ^= values >> 29

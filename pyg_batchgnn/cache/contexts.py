@@ -57,7 +57,7 @@ _NUMBERS = 24  # the bytes of a row's numbers, where rows come from a file
 def context_of(
     data: Any, threads: int | None, budget: int | None = None, scratch: str | Path | None = None
 ) -> GraphContext:
-    """Returns what a user gives as ``data`` as a graph for passes over all nodes."""
+    """Returns the user's ``data`` as a graph for passes over all nodes."""
     memory = PassMemory(budget, scratch)
     if isinstance(data, (Data, HeteroData)):
         whole, graph = data, typed_graph_from_pyg(data)
@@ -86,9 +86,8 @@ def features_of(data: Data | HeteroData, node_type: str) -> Any:
 
 
 class GraphContext:
-    """A graph with its features, for passes over all nodes: here whole, in one process.
-    ``features``: [n, F] by number of the type; None, or left out, where there are none.
-    ``edge_values``: returns an attribute of edges by its name, by group."""
+    """A graph with features for passes over all nodes, held whole by this process. ``features``:
+    [n, F] by number of the type, or None. ``edge_values``: returns an edge attribute by group."""
 
     rank = 0  # of the process
     store: DistFeatureStore | None = None  # the store of the features, over ranks
@@ -117,7 +116,7 @@ class GraphContext:
         return self._ids[node_type]
 
     def owned_edges(self, relation: int) -> OwnedEdges:
-        """Returns the in-edges of a relation's owned targets."""
+        """Returns a relation's in-edges of owned nodes."""
         if relation not in self._owned:
             ends = self.schema.source_types[relation], self.schema.target_types[relation]
             edges, (sources, targets) = self._graph.relations[relation], map(self.num_nodes, ends)
@@ -126,7 +125,7 @@ class GraphContext:
         return self._owned[relation]
 
     def features(self, node_type: int) -> ReadableRows | None:
-        """Returns the features of each rank that this one can read; None if there are none."""
+        """Returns the features of this host's ranks, by rank; None if the type has none."""
         x = self._features.get(node_type)
         if x is None:
             return None
@@ -141,7 +140,7 @@ class GraphContext:
         return {self.rank: x}
 
     def edge_tables(self, name: str) -> Mapping[int, Tensor]:
-        """Returns the tables of an attribute of edges, by number of the relation."""
+        """Returns an edge attribute by number of the relation."""
         groups, found = self.schema.edge_groups, self._edge_values(name)
         tables = {number: found[one] for number, one in enumerate(groups) if one in found}
         for number, table in tables.items():
@@ -151,7 +150,7 @@ class GraphContext:
         return tables
 
     def edge_values(self, relation: int, name: str, rows: range) -> Tensor:
-        """Returns the values of the in-edges of some owned targets, [e, ...] in their order."""
+        """Returns an edge attribute for the in-edges of owned targets ``rows``, [e, ...]."""
         table, in_edges = self.edge_tables(name)[relation], self.owned_edges(relation).in_edges
         edges, ids = in_edges.edges(rows), in_edges.edge_ids
         if ids is None or self.store is not None:  # a rank's rows lie in the order of its edges
@@ -159,13 +158,12 @@ class GraphContext:
         return ops.decoded(self.gather(table, ids[edges.start : edges.stop].to(torch.int64)))
 
     def no_features(self, node_type: int) -> str:
-        """Returns the words of an error: a type has no features."""
         name = f"[{self.schema.node_types[node_type]!r}]" if self.schema.has_names else ""
         return f"there are no features x to read; put them into data{name}.x"
 
     def pieces(self, reads: PassReads) -> Iterator[Piece]:
-        """Yields the owned targets of some relations in pieces, as many on every rank and at least
-        one. Collective. A piece may be empty."""
+        """Yields the owned targets of some relations in pieces: equally many on every rank, at
+        least one, maybe empty. Collective."""
         sources, into = self.schema.source_types, dict[int, list[int]]()
         for relation in reads.relations:
             into.setdefault(self.schema.target_types[relation], []).append(relation)
@@ -188,7 +186,8 @@ class GraphContext:
     def _piece(
         self, reads: PassReads, tables: Columns, cut: Cut, limits: PieceLimits, read: ReadNodes
     ) -> Piece:
-        """Returns a piece. Types that ``limits`` knows no bytes of are read where they lie."""
+        """Returns a piece. Tables of types without a source size in ``limits`` are read in
+        place."""
         source, target = self.schema.source_types, self.schema.target_types
         indices = {one: self.owned_edges(one).in_edges.sources(cut[target[one]]) for one in reads.relations}
         is_whole = all(len(rows) == self.count(kind) for kind, rows in cut.items())
@@ -223,7 +222,7 @@ class GraphContext:
         return itertools.chain([next(cuts, nothing)], cuts)
 
     def _reading(self, reads: PassReads, tables: Columns) -> tuple[PieceLimits, ReadNodes]:
-        """Returns the limits of pieces, and what reads columns for the piece of a number."""
+        """Returns the limits of pieces, and a function that reads a piece's columns by number."""
         own, in_files = {kind: self._own(columns) for kind, columns in tables.items()}, dict[int, int]()
         for kind, columns in own.items():
             if any(map(self._memory.is_in_file, columns.values())):
@@ -260,30 +259,30 @@ class GraphContext:
     keep = allocate
 
     def shared(self, column: Tensor) -> ReadableRows:
-        """Lets the ranks of the host read a column [n, ...]; returns it by rank."""
+        """Returns a column [n, ...] by rank, readable for the ranks of the host."""
         return {self.rank: column}
 
     def values_of_sources(self, relation: int, column: Tensor, kind: MessageKind) -> SourceValues:  # noqa: ARG002
-        """Returns a value for each owned node and each source of their in-edges in a relation
-        within one type. Each value travels once. ``column``: [n] those of the owned nodes."""
+        """Returns the values of the owned nodes and of the sources of their in-edges, in a relation
+        within one type. Each value is sent once. ``column``: [n] the values of the owned nodes."""
         return SourceValues(0, column, torch.empty(0, dtype=torch.int64), column[:0])
 
     def wait_for_all(self) -> None: ...
 
     def agree(self, arguments: dict[str, Any]) -> None:
-        """Raises AgreementError unless the arguments are the same everywhere."""
+        """Raises AgreementError unless the arguments are equal on all ranks."""
 
     def sums(self, values: Sequence[int]) -> list[int]:
         return list(values)
 
     def run_together(self, work: Callable[[], T]) -> T:
-        """Does work with files. Where it fails on one rank, all ranks raise."""
+        """Runs ``work``, which uses files. If it fails on one rank, all ranks raise."""
         return work_with_files(None, work)
 
 
 class DistributedContext(GraphContext):
-    """A rank's part of a graph. Methods of more than one line are collective. Each distinct remote
-    node of a piece is fetched once, and the rows of all types in one exchange."""
+    """A rank's part of a graph. A piece fetches each distinct remote node once, with the rows of
+    all types in one exchange. Methods of more than one line are collective."""
 
     def __init__(self, store: DistFeatureStore, threads: int | None, budget: int | None) -> None:
         self.store = store

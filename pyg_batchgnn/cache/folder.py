@@ -43,7 +43,7 @@ FORMAT = MetaFormat("pyg_batchgnn.aggregation_cache", (VERSION,), "AggregationCa
 
 @dataclass(frozen=True)
 class CacheMeta:
-    """Contents of META.json."""
+    """The contents of a cache folder's META.json."""
 
     kind: Aggregation  # the aggregation
     fingerprint: GraphFingerprint  # of the edges and the features that the aggregates were made of
@@ -57,9 +57,8 @@ class CacheMeta:
 
     @classmethod
     def read(cls, folder: Path) -> CacheMeta:
-        """Reads and checks META.json. Raises DatasetNotFoundError if there is no such file, and
-        DatasetError if it is damaged, of another format or version, or of a graph with several
-        types or relations."""
+        """Reads and checks META.json. Raises DatasetNotFoundError if it is missing, DatasetError if
+        it is damaged or of another format or version."""
         path = folder / META_FILE
         content, digest = FORMAT.read(folder)
         with FORMAT.parsing(folder):
@@ -98,13 +97,13 @@ T = TypeVar("T")
 
 
 def is_aggregation_cache(folder: str | Path) -> bool:
-    """Returns whether a folder says that it holds an aggregation cache."""
+    """Returns whether a folder's META.json says that it holds an aggregation cache."""
     return FORMAT.is_in(folder)
 
 
 def verify_aggregation_cache(folder: str | Path) -> None:
-    """Compares the files of aggregates with META.json, checksums included, however large they are.
-    Raises DatasetNotFoundError for a missing file, and DatasetError for one that differs."""
+    """Compares all files of a cache folder with META.json, checksums included. Raises
+    DatasetNotFoundError for a missing file, DatasetError for one that differs."""
     path = Path(folder).expanduser()
     verify_tensor(_file(path), _ARRAY, CacheMeta.read(path).promise)
 
@@ -117,8 +116,8 @@ def save_rows(
     rows: Tensor,
     comm: Communicator | None,
 ) -> Path:
-    """Writes a folder, all ranks to the same files. ``node``: [n] original ids of the rows [n, F];
-    None where these are those of all nodes in order."""
+    """Writes a cache folder; all ranks write to the same files. ``node``: [n] original ids of the
+    rows [n, F]; None for all nodes in order."""
     temporary, leads = path.with_name(f".{path.name}.partial"), comm is None or comm.rank == 0
     file, shape = _file(temporary), (fingerprint.num_nodes, fingerprint.columns)
     stored = rows.view(torch.int16) if rows.dtype == torch.bfloat16 else rows
@@ -162,14 +161,14 @@ def save_rows(
 
 
 def load_rows(folder: Path, meta: CacheMeta, node: Tensor, out: NewRows) -> None:
-    """Reads the rows of nodes, given by original ids [n] int64, into [n, F] of the file's type."""
+    """Reads the rows of nodes [n] int64, given by original ids, into ``out`` [n, F]."""
     table = map_tensor(_file(folder), _ARRAY, meta.promise)
     for rows in row_blocks(len(node)):
         out.write(rows.start, table[node[rows.start : rows.stop]])
 
 
 def work_with_files(comm: Communicator | None, work: Callable[[], T]) -> T:
-    """Does work with files. An OSError becomes a DatasetError, on every rank."""
+    """Runs ``work``. An OSError on one rank becomes a DatasetError on every rank."""
     if comm is not None:
         return with_files(comm, work)
     try:

@@ -24,7 +24,7 @@ _Place: TypeAlias = tuple[int, tuple[int, ...], torch.dtype]
 
 
 class RowsInMemory:
-    """The `NewRows` that lie in memory. ``tables``: by rank; this one writes its own."""
+    """A new table in memory. ``tables``: by rank; this process writes its own."""
 
     def __init__(self, tables: Mapping[int, Tensor], rank: int) -> None:
         self._tables, self._own = tables, tables[rank]
@@ -37,7 +37,7 @@ class RowsInMemory:
 
 
 class RowsInFile:
-    """The `NewRows` that do not fit memory, in one process."""
+    """A new table in a file, as it does not fit memory; in one process."""
 
     def __init__(self, memory: PassMemory, table: ScratchTable) -> None:
         self._memory, self._table = memory, table
@@ -53,9 +53,9 @@ class RowsInFile:
 
 
 class PassMemory:
-    """The memory that passes over all nodes take in one process. Tables that fit half of the budget
-    are held: features in mapped files, and the rows of layers. Others lie in files, and are read
-    past the page cache. Pieces take what is left."""
+    """The memory of passes over all nodes in one process. Mapped features and rows of layers that
+    fit half of the budget are held; others are read from files past the page cache. Pieces take the
+    rest."""
 
     def __init__(self, budget: int | None, scratch: str | Path | None) -> None:
         self._budget = budget
@@ -68,11 +68,10 @@ class PassMemory:
 
     @property
     def of_piece(self) -> int:
-        """The bytes that a piece may take."""
         return free_bytes() if self._budget is None else max(1, self._budget - sum(self._held.values()))
 
     def take_features(self, table: Tensor) -> None:
-        """Decides where features are read: where they lie, or from their file."""
+        """Decides whether features are read in place or from their file."""
         place = DiskTable.of(table)
         if place is None or self.is_in_file(table):
             return
@@ -84,26 +83,26 @@ class PassMemory:
             self.read_from_file(table)
 
     def read_from_file(self, table: Tensor) -> None:
-        """Reads a mapped table [n, ...] from its file from here on, while the tensor lives."""
+        """Reads a mapped table [n, ...] from its file from now on."""
         found, place = DiskTable.of(table), _place(table)
         if found is not None:
             self._readers[place] = DiskReader(found)
             weakref.finalize(table, _forget, weakref.ref(self), place)
 
     def is_in_file(self, table: Tensor) -> bool:
-        """Returns whether a table is read from its file."""
         return _place(table) in self._readers
 
     def span(self, table: Tensor, rows: range) -> Tensor:
-        """Returns consecutive rows of a table: a view of them, or a copy if it lies in a file."""
+        """Returns consecutive rows of a table: a view, or a copy if it lies in a file."""
         return read_span(table, rows, self._readers.get(_place(table)))
 
     def rows(self, table: Tensor, row: Tensor) -> Tensor:
-        """Returns a copy of some rows of a table. ``row``: [n] int64, in any order."""
+        """Returns a copy of rows ``row`` [n] int64 of a table, in any order."""
         return read_rows(table, row, self._readers.get(_place(table)))
 
     def new_rows(self, shape: tuple[int, ...], dtype: torch.dtype) -> NewRows:
-        """Makes a table, in memory if it fits. Raises OSError if there is no room for its file."""
+        """Makes a table, in memory or, if it does not fit, in a file. Raises OSError if that does
+        not."""
         size = math.prod(shape) * dtype.itemsize
         if size and not self._fits(size):
             return RowsInFile(self, ScratchTable(self._folder(), shape[0], shape[1:], dtype))

@@ -19,8 +19,7 @@ from pyg_batchgnn.types import ReadableRows
 
 @dataclass(frozen=True, eq=False)
 class PassReads:
-    """The edges and columns that a pass over all targets of some relations reads. Node types and
-    relations are given by number."""
+    """What a pass over all targets of some relations reads. Types and relations are numbers."""
 
     relations: Sequence[int]  # the relations, ascending
     #: the columns by name, by node type. If targets are first, a type without an entry is not read.
@@ -36,7 +35,7 @@ class PassReads:
 
 @dataclass(frozen=True, eq=False)
 class PieceNodes:
-    """The nodes of one type that a piece reads."""
+    """The nodes of one type that a piece reads. Its edges name them by numbers from 0."""
 
     tables: Mapping[str, Tensor]  # by name, the columns, one row per table row
     node: Tensor | None = None  # [u] original ids by table row; None where rows are original ids
@@ -46,7 +45,7 @@ class PieceNodes:
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """Some owned nodes, and the rows of their in-edges' sources."""
+    """Some owned nodes, with their in-edges and the rows of the sources."""
 
     targets: Mapping[int, range]  # the owned nodes, by number of their type
     indices: Mapping[int, Tensor]  # [e_r] by number of the relation, the number of each source
@@ -56,12 +55,12 @@ class Piece:
 def number_sources(
     sources: Sequence[Tensor], own: range | None, num_nodes: int
 ) -> tuple[Tensor, list[Tensor], Tensor | None]:
-    """Numbers the sources [e] of some relations, ids below ``num_nodes``, with ``own`` nodes of the
-    type first.
+    """Numbers the sources [e] of some relations, ids below ``num_nodes``. The nodes ``own`` of the
+    type, if given, have the first numbers.
 
     Returns:
         The distinct ids, ascending; the number of each source, by relation; and [u] int64, the
-        place of each number among the ids, None without own nodes: numbers are places.
+            place of each number among these ids, None if numbers are places.
     """
     sources = [one.to(torch.int64) for one in sources]
     if own is None:
@@ -79,7 +78,7 @@ _EDGES = 1 << 22
 
 
 def halo_nodes(own: OwnedEdges) -> Tensor:
-    """Returns the ids of the sources that a process does not own, [h] int64, ascending."""
+    """Returns [h] int64, ascending, the sources of in-edges that the process does not own."""
     found = [torch.empty(0, dtype=torch.int64)]
     for sources in own.in_edges.indices.split(_EDGES):
         row = sources.to(torch.int64) - own.first_node
@@ -90,7 +89,7 @@ def halo_nodes(own: OwnedEdges) -> Tensor:
 
 @contextlib.contextmanager
 def progress_bar(title: str, total: int, visible: bool) -> Iterator[Callable[[int], None]]:
-    """Yields what takes the number of nodes done since the last call."""
+    """Yields a function that is called with the number of nodes done since its last call."""
     if not visible:
         yield lambda _done: None
         return
@@ -107,7 +106,7 @@ def progress_bar(title: str, total: int, visible: bool) -> Iterator[Callable[[in
 
 @dataclass(frozen=True)
 class PieceLimits:
-    """The memory that a piece may take."""
+    """The bytes that a piece may take, and what its parts take."""
 
     budget: int  # bytes of a piece, about; the in-edges of one node are never divided
     source: Mapping[int, int] = field(default_factory=dict)  # bytes of a distinct source, by type
@@ -116,31 +115,32 @@ class PieceLimits:
     results: int | None = None  # bytes that all nodes of a piece take at most; None for any number
 
     def with_results(self, row_bytes: Mapping[int, int]) -> PieceLimits:
-        """Gives half of the budget to the results, ``row_bytes`` for each node."""
+        """Returns limits with half of the budget for results of ``row_bytes`` per node, by type."""
         if not any(row_bytes.values()):
             return self
         half = max(1, self.budget // 2)
         return replace(self, budget=half, result=row_bytes, results=half)
 
     def bytes(self, sources: Mapping[int, int], edges: int) -> int:
-        """Returns the bytes of the sources, a number by type, and of the edges of a piece."""
+        """Returns the bytes of a piece with these numbers of distinct sources, by type, and
+        edges."""
         return sum(count * self.source.get(kind, 0) for kind, count in sources.items()) + edges * self.edge
 
     def edges(self, num_nodes: Mapping[int, int]) -> int:
-        """Returns a number of edges that fit for certain, where every edge has a source of its own
-        or all nodes (``num_nodes`` by type) are among them."""
+        """Returns a number of edges that fits in any case, even if every edge has another source,
+        or all ``num_nodes`` nodes are sources."""
         of_all = (self.budget - self.bytes(num_nodes, 0)) // self.edge
         return max(1, self.budget // (max(self.source.values(), default=0) + self.edge), of_all)
 
     def room(self, node_type: int, taken: int) -> int | None:
-        """Returns how many nodes fit beside ``taken`` bytes of results; None: any number."""
+        """Returns how many nodes' results fit beside ``taken`` bytes of results; None: all."""
         each = self.result.get(node_type, 0)
         return None if self.results is None or each == 0 else max(0, self.results - taken) // each
 
 
 @dataclass(frozen=True, eq=False)
 class OwnedTargets:
-    """The owned nodes of one type, and the in-edges that a pass reads of them."""
+    """The owned nodes of one type with the in-edges that a pass reads."""
 
     node_type: int  # the number of the type
     edges: Sequence[OwnedEdges]  # for each relation into the type
@@ -151,14 +151,14 @@ class OwnedTargets:
 
     @cached_property
     def indptr(self) -> Tensor:
-        """[n + 1] int64, the number of in-edges, of all relations, of the nodes before each."""
+        """[n + 1] int64, the number of in-edges, over all relations, of the nodes before each."""
         first, *others = (one.in_edges.indptr for one in self.edges)
         for one in others:
             first = first + one
         return first
 
     def end(self, begin: int, edges: int) -> int:
-        """Returns the end of a range of nodes from ``begin`` on with at most ``edges`` in-edges."""
+        """Returns the end of the longest range from ``begin`` with at most ``edges`` in-edges."""
         last = int(self.indptr[begin]) + edges
         return int(torch.searchsorted(self.indptr, torch.tensor(last), right=True)) - 1
 
@@ -173,11 +173,11 @@ Cut = dict[int, range]
 def cut_pieces(
     targets: Sequence[OwnedTargets], limits: PieceLimits, num_nodes: Mapping[int, int]
 ) -> Iterator[Cut]:
-    """Cuts the owned nodes into pieces within the limits, the types one after the other.
+    """Cuts the owned nodes into pieces within the limits, one type after the other. A piece has a
+    range, maybe empty, for each type of targets.
 
-    Where all nodes of the graph (``num_nodes``, by type) fit, edges alone count. Else a piece
-    begins with as many edges as fit for certain, and the next one has more or fewer edges as the
-    distinct sources allow. A piece has an entry for each type of targets, maybe an empty range.
+    If all nodes of the graph (``num_nodes``, by type) fit, only edges count. Else the first piece
+    has as many edges as fit in any case, and the next ones as the distinct sources so far suggest.
     """
     begins = {one.node_type: 0 for one in targets}
     ends = {one.node_type: len(one) for one in targets}
@@ -203,7 +203,7 @@ def _cut(
     edges: int,
     limits: PieceLimits,
 ) -> Cut:
-    """Returns the next nodes with at most ``edges`` in-edges, but at least one node."""
+    """Returns the next range of nodes with at most ``edges`` in-edges; at least one node."""
     cut = {name: range(begin, begin) for name, begin in begins.items()}
     taken = 0
     for one in targets:

@@ -41,7 +41,7 @@ def chosen_transport() -> TransportChoice | None:
 
 
 def why_unavailable() -> str | None:
-    """Returns what the backend lacks here and what to do about it, or None where it works."""
+    """Returns what the backend "ccl" lacks here, with the remedy; None if it works."""
     if importlib.util.find_spec(BINDINGS):
         return None
     if importlib.util.find_spec(_EXTENSION) is None:
@@ -57,7 +57,7 @@ def why_unavailable() -> str | None:
 
 
 def create(store: Any, rank: int, size: int, timeout: timedelta) -> Any:
-    """Makes a backend for a group, for torch.distributed. Collective. Raises CclMissingError, a
+    """Makes a group's ccl backend, for torch.distributed. Collective. Raises CclMissingError, a
     TimeoutError if a rank did not come, or a RuntimeError of oneCCL."""
     global _chosen
     if importlib.util.find_spec(BINDINGS):
@@ -79,8 +79,8 @@ def create(store: Any, rank: int, size: int, timeout: timedelta) -> Any:
 
 @atexit.register
 def rest() -> None:
-    """Ends the backend's own threads, at the end of the process, after communicators have closed. A
-    thread that frees a tensor while the interpreter ends is taken out of the process by
+    """Ends the backend's threads when the process ends, after communicators have closed. Else a
+    thread that frees a tensor while the interpreter ends would end the process by
     ``std::terminate``, and the job would fail after all its work."""
     if _extension.cache_info().currsize:
         _extension().rest()
@@ -88,10 +88,9 @@ def rest() -> None:
 
 @cache
 def _unname_shared_memory() -> None:
-    """Removes the name of this rank's shared memory, after the first group is made. libfabric never
-    removes the name. When a group is made, every rank has sent something to every other rank, so
-    all of them have mapped the memory, and without a name it is freed with the last process that
-    uses it. Another container may have the same /dev/shm and a process of this number, so only what
+    """Removes the name of this rank's shared memory once the first group is made, since libfabric
+    never does. All ranks have mapped the memory by then, so that it is freed with the last process
+    that uses it. Another container may share /dev/shm and have a process of this number: only what
     this process maps is its own."""
     mapped = Path("/proc/self/maps").read_text()
     for file in SHARED.glob(f"{os.getpid()}:*"):
@@ -123,9 +122,8 @@ class Libraries:
 
 
 def find_libraries() -> Libraries:
-    """Finds the libraries in CCL_ROOT, in the installed packages, or in this environment, in this
-    order. ``<environment>/lib/libccl.so.1`` is not used, because it may be the library with
-    SYCL."""
+    """Finds the libraries in CCL_ROOT, the installed packages, or this environment, in this order.
+    ``<environment>/lib/libccl.so.1`` is left out, as it may be the library with SYCL."""
     found = []
     for package, name, file in (("oneccl-devel", "oneCCL", _LIBRARY), ("impi-rt", "libfabric", _FABRIC)):
         path = next((root / file for root in _roots(package) if (root / file).exists()), None)
@@ -155,7 +153,7 @@ SHARED = Path("/dev/shm")
 
 @dataclass(frozen=True)
 class RankFacts:
-    """The facts of one rank."""
+    """The facts of one rank on which the transport depends."""
 
     host: int  # as the launcher counts
     name: str  # the host's name, by which oneCCL tells hosts apart
@@ -218,9 +216,9 @@ class TransportChoice:
 
 
 def choose_transport(ranks: Sequence[RankFacts], own: RankFacts, whole_world: bool) -> TransportChoice:
-    """Chooses the transport, the same on all ranks, which have the same facts. ``whole_world``:
-    whether the group has all ranks. oneCCL learns from its first group which ranks share a host.
-    Raises ValueError if the ranks cannot agree."""
+    """Chooses the transport from the facts of all ranks, with the same outcome on each.
+    ``whole_world``: whether the group has all ranks; oneCCL learns from its first group which ranks
+    share a host. Raises ValueError if the ranks cannot agree."""
     shared, why = _shares(ranks, whole_world)
     return TransportChoice(shared, interface(ranks, own), why)
 
@@ -265,8 +263,8 @@ def _why_not(ranks: Sequence[RankFacts], whole_world: bool) -> str:
 
 
 def interface(ranks: Sequence[RankFacts], own: RankFacts, environment: Mapping[str, str] = os.environ) -> str:
-    """Chooses the network interface for TCP: the one that GLOO_SOCKET_IFNAME names, else the
-    loopback on one host, and the one that reaches the master on several hosts."""
+    """Returns the network interface for TCP: GLOO_SOCKET_IFNAME, else the loopback on one host, or
+    the interface that reaches the master on several."""
     named = environment.get("GLOO_SOCKET_IFNAME", "").split(",")[0]
     if named:
         return named
@@ -303,7 +301,7 @@ _NEVER = str(10**6)
 def settings(
     libraries: Libraries, choice: TransportChoice, environment: Mapping[str, str] = os.environ
 ) -> dict[str, str]:
-    """Returns the variables that oneCCL needs to work under any launcher."""
+    """Returns the environment variables with which oneCCL works under any launcher."""
     chosen = {
         "CCL_ATL_TRANSPORT": "ofi",
         "CCL_ATL_SHM": str(int(choice.shared)),

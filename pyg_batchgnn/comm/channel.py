@@ -56,7 +56,7 @@ _CHANNELS: weakref.WeakSet[Channel] = weakref.WeakSet()
 
 
 class PeerFailure(Exception):  # noqa: N818
-    """Another rank has reported a failure, or a process of this machine is gone."""
+    """Another rank has reported a failure, or a process of this machine has ended."""
 
     def __init__(self, failure: Failure | None) -> None:
         super().__init__("a peer failed")
@@ -64,9 +64,8 @@ class PeerFailure(Exception):  # noqa: N818
 
 
 class Channel:
-    """The numbered exchanges between the ranks of one process group. A wait ends a little before
-    the ``timeout`` in seconds (a twentieth, at most one second), so that the error that names the
-    peer is there in time."""
+    """The numbered exchanges of one process group. A wait ends a little before ``timeout`` seconds
+    (a twentieth, at most one second), so that the error that names the peer comes in time."""
 
     def __init__(
         self,
@@ -96,8 +95,8 @@ class Channel:
     def exchange(
         self, operation: Operation, header: Header, row_bytes: int = 0, dtype: int = -1
     ) -> Iterator[Exchange]:
-        """Enters the next exchange. An error inside breaks the channel, because the ranks are no
-        longer at the same point. Raises a CommError that names the peer."""
+        """Enters the next exchange. An error inside breaks the channel, since the ranks are then in
+        different exchanges. Raises a CommError that names the peer."""
         if self.broken is not None:
             raise BrokenCommunicatorError(
                 f"communicator {self.name!r} cannot be used any more: {self.broken}", self.broken.ranks
@@ -118,21 +117,22 @@ class Channel:
             raise
 
     def share_messages(self, blocks: Mapping[int, Tensor]) -> None:
-        """Lets messages (`SharedMailbox`) and notes (`StatusLines`) go through memory from now."""
+        """Sends messages (`SharedMailbox`) and statuses (`StatusLines`) through memory from now
+        on."""
         self.mailbox = SharedMailbox(blocks, self.rank, self.timeout - self._reserve, self._check_peers)
         if self.board is not None:
             lines = {rank: block[-LINE_BYTES:] for rank, block in blocks.items()}
             self.board.share(StatusLines(lines, self.rank))
 
     def _release_memory(self) -> None:
-        """Lets go of the memory of `share_messages`. An exchange under way keeps its mailbox."""
+        """Drops the memory of `share_messages`; an exchange under way keeps its mailbox."""
         self.mailbox = self._backend
         if self.board is not None:
             self.board.share(None)
 
     def fail(self, error: CommError, report: str = "") -> CommError:
-        """Breaks the channel and tells the other ranks the ``report``, by default the error's own
-        text. Returns the error."""
+        """Breaks the channel and sends the other ranks ``report``, by default the error's text.
+        Returns the error."""
         if self.broken is None:
             self.broken = error
             if self.board is not None:
@@ -145,8 +145,8 @@ class Channel:
         return error
 
     def close(self, reason: str = "") -> None:
-        """Leaves the channel without waiting for peers, and destroys the process group. That of a
-        broken channel was abandoned before."""
+        """Leaves the channel without waiting for peers, and destroys the process group. A broken
+        channel's group was abandoned before."""
         if self.broken is not None:
             return
         self.broken = CommError(reason or "it was closed", [self.rank])
@@ -159,7 +159,7 @@ class Channel:
         self._release_memory()
 
     def _check_peers(self, waited: float) -> None:
-        """`Transport` calls it after each slice of a wait."""
+        """Called by `Transport` after each slice of a wait; raises if a peer failed."""
         if self.stopping.is_set():
             raise TransportError("this process is ending")
         if waited < _CHECK_INTERVAL:
@@ -172,8 +172,8 @@ class Channel:
             raise PeerFailure(failure)
 
     def _somebody_is_missing(self, board: StatusBoard) -> bool:
-        """Returns whether a process of this machine ended, or a rank closed the channel, without
-        finishing the exchange."""
+        """Returns whether a process of this machine ended, or a rank closed the channel, before the
+        exchange was finished."""
         missing = {peer.rank for peer in self.peers if peer.process.liveness() is Liveness.GONE}
         if not missing and not board.anybody_left(self._reserve):
             return False
@@ -184,7 +184,8 @@ class Channel:
         return any(not statuses[rank].finished(self.last_exchange) for rank in missing)
 
     def _explain(self, exchange: Exchange, error: Exception) -> tuple[str, PeerError]:
-        """Returns the report for others and the own error. Another rank's report goes first."""
+        """Returns the report for others and the error to raise. Another rank's report counts
+        first."""
         waited = time.monotonic() - exchange.entered
         failure = error.failure if isinstance(error, PeerFailure) else None
         if failure is None and self.board is not None:
@@ -221,7 +222,7 @@ class Channel:
         return diagnose(evidence, self.peers)
 
     def _elsewhere(self, seconds: float) -> dict[int, str]:
-        """Returns what ranks last did in the other communicators of this process, by rank."""
+        """Returns by rank what it last did in other communicators of this process."""
         found: dict[int, list[str]] = {}
         for other in sorted(_CHANNELS, key=lambda other: other.name):
             if other is self or other.board is None:
@@ -246,8 +247,7 @@ class ReceivedCounts:
 
 
 class Exchange:
-    """One numbered exchange under way, entered at the monotonic time ``entered``. All ranks must
-    agree on its ``purpose``."""
+    """One numbered exchange. All ranks must agree on its ``purpose``."""
 
     def __init__(self, channel: Channel, purpose: Purpose) -> None:
         self.purpose, self.entered = purpose, time.monotonic()
@@ -263,14 +263,14 @@ class Exchange:
         sizes: Sequence[int] | None = None,
     ) -> ReceivedCounts:
         """Exchanges messages of a fixed size that say how much data follows, and checks that all
-        ranks are in the same exchange; else raises DivergenceError on every rank. If the data
-        between any two ranks fit into a message, they travel in these messages. All ranks know all
-        sizes, so they agree.
+        ranks are in the same exchange; else raises DivergenceError on every rank. Data that fit
+        into these messages for any two ranks travel in them. All ranks know all sizes, so they
+        agree.
 
-        ``rows``: that will go to each rank. ``numbers``: any 64-bit number for each rank, by
-        default 0. ``data``: returns the bytes of all rows, by rank: the next data that this
-        exchange moves; by default data never travel with the counts. ``sizes``: the bytes of
-        ``data`` for each rank, by default those of the rows.
+        ``rows``: the number for each rank. ``numbers``: any 64-bit number for each rank, by default
+        0. ``data``: returns the bytes of all rows, by rank, that this exchange moves next; by
+        default data never travel with the counts. ``sizes``: the bytes of ``data`` for each rank,
+        by default the rows'.
         """
         if sizes is None:
             sizes = [count * self.purpose.row_bytes for count in rows]
@@ -304,8 +304,8 @@ class Exchange:
         return received
 
     def has_room(self, largest: int, kept: int) -> bool:
-        """Returns whether data of these sizes travel with the counts: at most ``largest`` bytes to
-        another rank and ``kept`` to itself. Data that exceed one call of the backend never do."""
+        """Returns whether data fit into the counts' messages: at most ``largest`` bytes to another
+        rank, ``kept`` to itself. Data beyond one call of the backend never do."""
         return max(largest, kept) <= self._mailbox.room and self.transport.fits(largest, kept)
 
     def data(
@@ -317,10 +317,10 @@ class Exchange:
         sent: int,
         rows: tuple[int, int] = (0, 0),
     ) -> None:
-        """Moves and counts one round of data. Data that came with the counts are only copied, but
-        count as a round. ``move``: fills ``out`` [sum(received)] bytes, by rank, with `transport`.
+        """Moves and counts one round of data. Data that came with the counts are copied, and count
+        as a round, too. ``move``: fills ``out`` [sum(received)] uint8, by rank, with `transport`.
         ``received``: bytes from each rank, this one included. ``sent``: bytes to other ranks.
-        ``rows``: to and from other ranks."""
+        ``rows``: numbers to and from other ranks."""
         started = time.perf_counter()
         if self._along is None:
             move()
@@ -340,7 +340,7 @@ class Exchange:
         )
 
     def _check(self, own: list[int], lists: list[list[int]]) -> None:
-        """Raises on every rank if their headers differ."""
+        """Raises DivergenceError on every rank if their headers differ."""
         headers = [tuple(numbers[:AGREED]) for numbers in lists]
         if len(set(headers)) == 1:
             return
@@ -365,7 +365,7 @@ def groups_abandoned() -> int:
 
 
 def abandon(group: dist.ProcessGroup | None) -> None:
-    """Keeps a group from ever being destroyed, as destroying it would wait for the collective."""
+    """Keeps a reference to a group for ever: destroying it would wait for its collective."""
     global _abandoned
     if group is not None:
         _abandoned += 1

@@ -30,7 +30,7 @@ def allocate_empty(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
 
 @dataclass(frozen=True)
 class Received:
-    """Rows that came from all ranks."""
+    """Rows received from all ranks."""
 
     rows: Tensor  # [sum(counts), ...], the rows of rank 0 first, then those of rank 1, and so on
     counts: list[int]  # the number of rows, by sender
@@ -44,8 +44,8 @@ class Received:
 
 
 class Collectives:
-    """The collective operations over one channel, each on the calling thread or on the channel's
-    own. ``hosts``: the host number of every rank, as the launcher counts."""
+    """The collective operations over one channel. ``hosts``: the host number of every rank, as the
+    launcher counts."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -55,7 +55,7 @@ class Collectives:
         self.host = self.hosts[self.rank]
 
     def _run(self, work: Callable[..., T], *arguments: Any) -> T:
-        """Runs one operation over the channel, after those that were started before."""
+        """Runs one operation, after those that were started before."""
         return self._exchanges.run(lambda: work(self._channel, *arguments))
 
     @property
@@ -76,12 +76,11 @@ class Collectives:
         Args:
             rows: [sum(counts), ...], the rows for rank 0 first; or one tensor per rank. Any dtype.
                 The dtype and the bytes per row must be equal on all ranks.
-            counts: the number of rows for each rank. None where ``rows`` is one tensor per rank.
+            counts: the number of rows for each rank. None if ``rows`` is one tensor per rank.
             header: the purpose of the exchange, equal on all ranks.
-            allocate: makes the contiguous tensor to receive into, from its shape and dtype.
-            items: the number of items that the rows for each rank hold, where a row is not one item
-                (rows of packed words, for example). They are counted in place of rows, and the
-                receiver is told.
+            allocate: makes the contiguous tensor to receive into, from shape and dtype.
+            items: how many items the rows for each rank hold, if a row is not one item (packed
+                words, for example). They are counted instead of rows, and sent along.
         """
         return self._run(exchange_rows, rows, counts, as_header(header), allocate, items)
 
@@ -93,34 +92,33 @@ class Collectives:
         allocate: Allocate = allocate_empty,
         items: Sequence[int] | None = None,
     ) -> Handle[Received]:
-        """Starts an `exchange` on the communicator's own thread. Leave the rows alone until its
-        end."""
+        """Starts an `exchange` on the communicator's thread. Write to no row before its end."""
         whole = as_header(header)
         return self._exchanges.start(
             lambda: exchange_rows(self._channel, rows, counts, whole, allocate, items)
         )
 
     def all_gather(self, tensor: Tensor, header: HeaderLike = MessageKind.CONTROL) -> Received:
-        """Gathers the rows of every rank on every rank. Their numbers may differ, the dtype and the
-        bytes per row must not."""
+        """Returns the rows of every rank. Ranks may have different numbers of rows, but the same
+        dtype and bytes per row."""
         return self._run(gather_rows, tensor, Operation.GATHERING, as_header(header))
 
     def broadcast(self, tensor: Tensor, source: int = 0, header: HeaderLike = MessageKind.CONTROL) -> Tensor:
-        """Overwrites a contiguous tensor with that of one rank, of the same size and dtype."""
+        """Overwrites a contiguous tensor with rank ``source``'s, of the same size and dtype."""
         return self._run(broadcast, tensor, source, as_header(header))
 
     def all_reduce(
         self, tensor: Tensor, header: HeaderLike = MessageKind.CONTROL, weight: float | None = None
     ) -> Tensor:
-        """Overwrites a contiguous tensor with the sum over ranks, added in the order of ranks.
-        Sixteen-bit floats are added in float32. ``weight``: of this rank's tensor, finite and not
-        negative. The tensor is multiplied by weight / (the sum of all ranks' weights). A tensor of
-        weight 0 is left out, whatever it holds. If all weights are 0, so is the sum."""
+        """Overwrites a contiguous tensor with the sum over ranks, added in the order of ranks;
+        16-bit floats are added in float32. ``weight``: of this rank's tensor, finite and not
+        negative. Tensors are then multiplied by weight / (the sum of all weights). Weight 0 leaves
+        a tensor out, whatever it holds. If all weights are 0, so is the sum."""
         return self._run(sum_over_ranks, tensor, as_header(header), weight)
 
     def all_gather_json(self, value: Any) -> list[Any]:
-        """Gathers a small value of every rank, by rank, as JSON: tuples come back as lists, and
-        keys as strings."""
+        """Returns a small value of every rank, by rank, sent as JSON: tuples become lists, and keys
+        strings."""
         return self._run(gather_values, value, Header(MessageKind.CONTROL))
 
     def sum(self, value: Any) -> Any:
@@ -140,8 +138,8 @@ class Collectives:
         self._run(barrier, as_header(header))
 
     def check_agreement(self, arguments: Mapping[str, Any]) -> None:
-        """Raises AgreementError on every rank unless all ranks were given the same JSON values by
-        name. It has the names that differ and the values of each rank."""
+        """Raises AgreementError on every rank unless all ranks give the same JSON values by name.
+        The error has the names that differ and every rank's values."""
         self._run(check_agreement, arguments, Header(MessageKind.CONTROL))
 
     def run_together(
@@ -151,12 +149,13 @@ class Collectives:
         catch: tuple[type[Exception], ...] = (OSError, ValueError),
         error: MakeError | None = None,
     ) -> T:
-        """Does work that makes no exchange on every rank. Where it fails on one rank, all ranks
-        raise, so that none waits for it. The ranks wait for each other once, after the work.
-        ``catch``: the exceptions that count as a failure. Others are raised at once, on this rank
-        alone. ``error``: makes the error that all ranks raise, from the texts of the ranks that
-        failed, by rank. By default a `CommError` that names those ranks, their hosts and the
-        causes."""
+        """Runs ``work``, which must make no exchange, on every rank. If it fails on one rank, all
+        ranks raise, so that none waits for it. The ranks wait for each other once, after the work.
+
+        ``catch``: the exceptions that count as a failure; others are raised at once, on this rank
+        alone. ``error``: makes the error that all ranks raise from the texts of the failed ranks,
+        by rank; by default a `CommError` that names ranks, hosts and causes.
+        """
         result: list[T] = []
         cause: Exception | None = None
         try:
@@ -230,7 +229,7 @@ def exchange_rows(
 
 
 def gather_rows(channel: Channel, rows: Tensor, operation: Operation, header: Header) -> Received:
-    """Implements `Collectives.all_gather`."""
+    """Does `Collectives.all_gather` over a channel."""
     if rows.dim() == 0:
         raise ValueError("rows must have a first dimension; give a scalar as a tensor of shape [1]")
     shape, dtype = tuple(rows.shape[1:]), rows.dtype
@@ -245,7 +244,7 @@ def gather_rows(channel: Channel, rows: Tensor, operation: Operation, header: He
 
 
 def count_to_all(exchange: Exchange, own: Tensor, rows: int, number: int = 0) -> ReceivedCounts:
-    """Exchanges the counts for `send_to_all`; ``number`` is the operation's own, for all ranks."""
+    """Exchanges the counts before `send_to_all`. ``number``: the operation's own, for all ranks."""
     size = exchange.size
     return exchange.counts([rows] * size, [number] * size, lambda: torch.cat([own] * size))
 
@@ -253,8 +252,8 @@ def count_to_all(exchange: Exchange, own: Tensor, rows: int, number: int = 0) ->
 def send_to_all(
     exchange: Exchange, out: Tensor, own: Tensor, received: Sequence[int], rows: tuple[int, int] = (0, 0)
 ) -> None:
-    """Runs one round in which every rank sends its bytes ``own`` (which may be its part of ``out``)
-    to all others. ``received``: bytes by rank, known to all ranks. ``rows``: of this rank and of
+    """Sends every rank's bytes ``own`` (which may be a part of ``out``) to all others, in one
+    round. ``received``: bytes by rank, known to all ranks. ``rows``: numbers of this rank and of
     all others, for the counters."""
     size, largest = exchange.size, max(received)
 
@@ -331,8 +330,8 @@ def sum_over_ranks(channel: Channel, tensor: Tensor, header: Header, weight: flo
 
 
 def _shares(received: ReceivedCounts, weight: float | None) -> list[float] | None:
-    """Returns the share of every rank; all are 0 where all weights are. A weight travels in the
-    exchange of counts, as the bits of a double."""
+    """Returns every rank's share of the weights; 0 if all weights are 0. A weight travels with the
+    counts, as the bits of a double."""
     if weight is None:
         return None
     weights = [struct.unpack("<d", struct.pack("<q", bits))[0] for bits in received.numbers]
@@ -341,8 +340,8 @@ def _shares(received: ReceivedCounts, weight: float | None) -> list[float] | Non
 
 
 def _sum_pieces(exchange: Exchange, flat: Tensor, sent: list[int], weights: list[float] | None) -> None:
-    """Adds the r-th piece of all ranks' tensors on rank r, then gathers the sums. Pieces for which
-    messages have room came with the counts; their sums go in messages as well."""
+    """Adds piece r of all ranks' tensors on rank r, then gathers the sums. Small pieces came with
+    the counts, and their sums are sent in messages, too."""
     pieces = flat.tensor_split(exchange.size)
     own = pieces[exchange.rank]
     everyone = flat.new_empty(exchange.size, own.numel())
@@ -365,8 +364,8 @@ def _sum_pieces(exchange: Exchange, flat: Tensor, sent: list[int], weights: list
 
 
 def ordered_sum(terms: list[Tensor], weights: list[float] | None) -> Tensor:
-    """Returns terms[0] + terms[1] + ..., added from the left, without terms of weight 0.
-    Sixteen-bit floats are added in float32 and rounded once."""
+    """Returns terms[0] + terms[1] + ..., added from the left. Terms of weight 0 are left out, and
+    16-bit floats added in float32 and rounded once."""
     dtype = terms[0].dtype
     wide = torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
     if weights is not None:
@@ -420,7 +419,7 @@ def barrier(channel: Channel, header: Header) -> None:
 
 
 def check_agreement(channel: Channel, values: Mapping[str, Any], header: Header) -> None:
-    """All ranks see the same answers, so all of them raise or none."""
+    """Does `Collectives.check_agreement` over a channel: all ranks see the same values."""
     texts = {name: json.dumps(value, sort_keys=True) for name, value in values.items()}
     answers: list[dict[str, str]] = gather_values(channel, texts, header, Operation.AGREEMENT)
     names = sorted({name for answer in answers for name in answer})

@@ -44,11 +44,13 @@ TIMEOUT = 600.0
 class Communicator(Collectives):
     """The collective operations between the ranks of a job, over a process group of its own.
 
-    Make it with `Communicator.create`, on the main thread and in the same order on every rank. Use
-    each communicator from one thread at a time. ``rank``, ``size``, ``host`` and ``hosts`` are
-    those of `Collectives`; ``name`` and ``timeout`` were given to `create`.
+    >>> with Communicator.create("numbers") as comm:  # on every rank, in the same order
+    ...     comm.sum(2), comm.all_reduce(torch.ones(2)).tolist()
+    (2, [1.0, 1.0])
 
-    Every operation is collective and has a number. It begins with a small exchange in which all
+    Make it with `create`, on the main thread. Use each communicator from one thread at a time.
+    ``rank``, ``size``, ``host`` and ``hosts`` are as in `Collectives`, ``name`` and ``timeout`` as
+    given to `create`. Every operation is collective. It begins with a small exchange in which all
     ranks check that they are in the same operation. It ends on every rank within the timeout, with
     its result or with an error that names the peer. After an error the communicator is broken:
     every later use raises at once.
@@ -75,10 +77,9 @@ class Communicator(Collectives):
         Args:
             name: for messages; the same on every rank.
             timeout: seconds for which a rank waits for its peers in one operation before it raises.
-            backend: of torch's default process group (gloo, ccl, mpi), where that group does not
-                exist yet and a launcher (torchrun) describes it in the environment. The
-                communicator's own group has the default group's backend. Without a launcher the
-                world is one rank.
+            backend: of torch's default process group (gloo, ccl, mpi), if that does not exist yet
+                and a launcher (torchrun) describes it in the environment. The communicator's own
+                group has the default group's backend. Without a launcher the world is one rank.
             host: the number of this rank's host. By default the launcher's (GROUP_RANK,
                 SLURM_NODEID), or 0.
             limit: bytes that one call of the backend may carry, equal on all ranks. Larger messages
@@ -95,7 +96,7 @@ class Communicator(Collectives):
 
     @property
     def counters(self) -> CommCounters:
-        """The counts of rounds, rows, bytes and seconds, by kind."""
+        """The counts of rounds, rows, bytes and seconds, by kind of message."""
         return self._channel.counters
 
     @property
@@ -104,15 +105,15 @@ class Communicator(Collectives):
         return self._channel.group
 
     def run_job(self, job: Callable[[], T]) -> T:
-        """Does work that makes several exchanges on the calling thread, after the jobs that were
-        started before."""
+        """Runs ``job``, which may make several exchanges, on the calling thread, after the jobs
+        that were started before."""
         return self._jobs.run(job)
 
     def start_job(self, job: Callable[[], T]) -> Handle[T]:
-        """Does work that makes several exchanges on a thread of the communicator, in the order of
-        the calls. While a job is under way only jobs may use the communicator, so that the order of
-        exchanges does not depend on timing. A job that raises breaks the communicator, and its
-        peers are told which rank raised what."""
+        """Starts ``job``, which may make several exchanges, on a thread of the communicator. Jobs
+        run in the order of the calls. Meanwhile only jobs may use the communicator, so that the
+        order of exchanges does not depend on timing. A job that raises breaks the communicator, and
+        its peers get the error's text and rank."""
 
         def run_to_end() -> T:
             try:
@@ -129,10 +130,9 @@ class Communicator(Collectives):
 
     @contextlib.contextmanager
     def guard(self, header: HeaderLike) -> Iterator[None]:
-        """Gives other libraries' collectives on `group` (the construction of
-        DistributedDataParallel, for example) the communicator's errors: a RuntimeError inside
-        becomes a PeerError that names the peer. Collective. No other operation of the communicator
-        may run inside."""
+        """Lets collectives of other libraries on `group` (as when DistributedDataParallel is made)
+        end with this communicator's errors: a RuntimeError inside becomes a PeerError that names
+        the peer. Collective. No other operation of the communicator may run inside."""
         whole = as_header(header)
         self._exchanges.run(lambda: None)  # after what was started before
         with self._channel.exchange(Operation.GUARD, whole) as exchange:
@@ -143,13 +143,13 @@ class Communicator(Collectives):
                 raise TransportError(str(error)) from error
 
     def fail(self, error: CommError) -> CommError:
-        """Breaks the communicator because of what came over it, such as an impossible message. The
-        peers are told the error's text and ranks. Returns the error, to be raised."""
+        """Breaks the communicator because of received data, such as an impossible message. Peers
+        get the error's text and ranks. Returns the error, to be raised."""
         return self._channel.fail(error)
 
     def close(self, reason: str = "") -> None:
-        """Leaves the communicator, without waiting for peers. Those that wait for this rank are
-        told the reason."""
+        """Leaves the communicator without waiting for peers. Those that wait here get the
+        reason."""
         if not (self._exchanges.stop(0.0) and self._jobs.stop(0.0)):
             self._channel.stopping.set()
             if not (self._jobs.stop(1.0) and self._exchanges.stop(1.0)):
@@ -187,7 +187,7 @@ _SILENT = 2.0
 @atexit.register
 def _close_all() -> None:
     """Tells the peers that the process ends, leaves no thread inside a collective, and destroys the
-    default group where `connect` made it."""
+    default group if `connect` made it."""
     for communicator in list(_OPEN):
         communicator.close("its process ended")
     deadline, silent = time.monotonic() + _LATEST, _SILENT
@@ -214,11 +214,11 @@ def gradient_hook(
     """Returns a hook for ``DistributedDataParallel.register_comm_hook(None, hook)``.
 
     The hook replaces each gradient by a weighted sum over ranks, added in the order of ranks: a
-    rank's gradient times weight / (the sum of all ranks' weights). Where the loss is the mean over
-    a rank's own seed nodes, and the weight is their number, every seed node of the step weighs the
-    same. A rank of weight 0 (an empty minibatch) adds nothing, whatever its gradients hold. The
-    bits do not depend on how DistributedDataParallel groups tensors into buckets, which changes
-    after the first step and so after every resume.
+    rank's gradient times weight / (the sum of all ranks' weights). If the loss is the mean over a
+    rank's own seed nodes, and the weight their number, every seed node of the step weighs the same.
+    A rank of weight 0 (an empty minibatch) adds nothing, whatever its gradients hold. The bits do
+    not depend on DistributedDataParallel's buckets, which change after the first step and so after
+    every resume.
 
     The sum runs on the thread of the backward pass, so that a failure ends that pass with the
     communicator's error. Give DistributedDataParallel ``process_group=communicator.group`` and
@@ -249,7 +249,7 @@ _made = 0  # communicators of this process: equal on all ranks, as all make the 
 def connect(timeout: float, backend: str, environment: Mapping[str, str] = os.environ) -> bool:
     """Makes torch's default process group from the launcher's environment, unless there is one.
     Returns whether there is one now: without a launcher (no WORLD_SIZE) the world is one rank.
-    Raises ValueError if the backend is not available here, or the environment not complete."""
+    Raises ValueError if the backend is not available here, or the environment is incomplete."""
     global _connected
     if dist.is_initialized():
         return True
@@ -305,7 +305,7 @@ def make_channel(name: str, timeout: float, limit: int, host: int | None) -> Cha
 
 
 def _share_messages(channel: Channel) -> None:
-    """Lets messages go through memory if all ranks are on one machine and can share some."""
+    """Sends messages through memory if all ranks are on one machine and can share some."""
     places = {(peer.host, peer.process.machine) for peer in channel.peers}
     if channel.size == 1 or len(places) > 1 or not channel.peers[0].process.machine:
         return
@@ -319,9 +319,9 @@ def _share_messages(channel: Channel) -> None:
 
 
 def check_backend(name: str) -> None:
-    """Raises ValueError unless a backend is available here, with the reason and the backends that
-    are. ``name``: "gloo", "ccl", "mpi" or one that an imported package has registered; or names by
-    device, where the CPU's is used: "cpu:ccl,cuda:nccl"."""
+    """Raises ValueError, with the reason and the available ones, unless a backend works here.
+    ``name``: "gloo", "ccl", "mpi", one that an imported package has registered; or names by device,
+    of which the CPU's is used: "cpu:ccl,cuda:nccl"."""
     problem = why_unavailable(_of_cpu(name))
     if problem is not None:
         names = sorted(one for one in dist.Backend.backend_list if why_unavailable(one) is None)
@@ -330,13 +330,13 @@ def check_backend(name: str) -> None:
 
 
 def describe_backend(name: str) -> str:
-    """Describes a backend: its name, and for ccl the transport that was chosen and why."""
+    """Returns a backend's name, for ccl with the chosen transport and the reason."""
     choice = ccl.chosen_transport() if _of_cpu(name) == "ccl" else None
     return f"{name} over {choice}" if choice is not None else name
 
 
 def why_unavailable(name: str) -> str | None:
-    """Returns why a backend cannot be used here, or None where it can."""
+    """Returns why a backend cannot be used here, or None if it can."""
     if name == "ccl":
         return ccl.why_unavailable()
     if name == "fake":
@@ -363,12 +363,14 @@ _POLL = 0.005
 
 def fresh_namespace(store: Store, rank: int, size: int, timeout: float) -> Store:
     """Returns a part of ``store`` that only the ranks of this attempt of a job use. Collective.
-    Raises PeerError if not all ranks came within ``timeout`` seconds. torchrun keeps its store when
-    it restarts failed ranks. The store then still holds what earlier ranks wrote, for example the
-    addresses at which they listened. torchrun tells the new ranks nothing that only they know and
-    that is the same on every host. So each rank writes a token of its own, and rank 0 proposes a
-    namespace for the tokens that it sees. The namespace is valid once every rank has found its
-    token in the proposal and has accepted it."""
+    Raises PeerError if not all ranks came within ``timeout`` seconds.
+
+    torchrun keeps its store when it restarts failed ranks, with what earlier ranks wrote, for
+    example addresses. It tells the new ranks nothing that only they know and that is the same on
+    every host. So each rank writes a token of its own, and rank 0 proposes a namespace for the
+    tokens that it sees. The namespace is valid once every rank has found its token in the proposal
+    and accepted it.
+    """
     token, namespace, known = uuid.uuid4().hex, "", list[str]()
     keys = [_TOKEN.format(number) for number in range(size)]
     store.set(keys[rank], token)

@@ -34,7 +34,7 @@ _MOMENTS = 10
 
 @dataclass(frozen=True)
 class Peer:
-    """A rank, as it introduced itself when the communicator was made."""
+    """A rank of a communicator, as it introduced itself."""
 
     rank: int
     host: int
@@ -69,7 +69,7 @@ class RankStatus:
 
 @dataclass(frozen=True)
 class Failure:
-    """The first failure that a rank of the communicator met. All other failures follow from it."""
+    """The first failure in a communicator, of which all others are consequences."""
 
     rank: int  # the rank that reported it
     ranks: tuple[int, ...]  # the ranks at fault
@@ -92,10 +92,10 @@ class Evidence:
 
 
 def diagnose(evidence: Evidence, peers: Sequence[Peer]) -> Failure:
-    """Names the ranks at fault, as far as can be seen, and says why. The candidates are tried in
-    this order: processes of this machine that are gone (or stopped, after a timeout), the peer
-    whose address the backend's error names, ranks that closed or never entered the exchange, and
-    finally ranks that entered it and have not gone on."""
+    """Names the ranks at fault, as far as can be seen, with the reason. Candidates in this order:
+    ended processes of this machine (or stopped ones, after a timeout), the peer whose address is in
+    the backend's error, ranks that closed or never entered the exchange, and ranks that entered it
+    and have not gone on."""
     statuses, exchange = evidence.statuses or {}, evidence.exchange
     others = [
         peer
@@ -133,8 +133,8 @@ def diagnose(evidence: Evidence, peers: Sequence[Peer]) -> Failure:
 
 
 def _settled(guilty: Sequence[Peer]) -> dict[int, Liveness]:
-    """Returns what became of ranks whose connection is gone. A process that is killed closes its
-    connections a moment before others see that it is gone."""
+    """Returns the state of ranks whose connection is lost. It waits a moment: the connections of a
+    killed process close before others see that it has ended."""
     for _ in range(_MOMENTS):
         liveness = {peer.rank: peer.process.liveness() for peer in guilty}
         if Liveness.RUNNING not in liveness.values():
@@ -174,11 +174,11 @@ _LEFT = "left"
 
 
 class StatusBoard:
-    """What each rank of a communicator did last, in torch's key-value store. The store does not
-    answer a ``set``, so writing does not wait for it. Its host may be killed or stopped: a thread
-    that may be left behind reads, and a failure to read is no error. Ranks that share memory write
-    there what they enter (`StatusLines`). The board has its own connections: one that waits for an
-    answer blocks every other use of it."""
+    """The last status of each rank of a communicator, in torch's key-value store. Writing does not
+    wait, as the store does not answer a ``set``. Reading may wait for a host that was killed or
+    stopped: a thread reads, which may be left behind, and a failed read is no error. Ranks that
+    share memory write there instead (`StatusLines`). The board has its own connections, as a
+    request that waits blocks a connection."""
 
     def __init__(self, store: Store, prefix: str, rank: int, size: int) -> None:
         self._rank, self._size = rank, size
@@ -188,8 +188,8 @@ class StatusBoard:
         self._lines: StatusLines | None = None
 
     def join(self, introduction: dict[str, Any], timeout: float) -> list[dict[str, Any]]:
-        """Introduces this rank by JSON values and waits for all others; returns all introductions.
-        Collective. Raises PeerError if a rank has not come in time."""
+        """Introduces this rank by JSON values, waits for all others, and returns all introductions
+        by rank. Collective. Raises PeerError if a rank has not come in time."""
         self._write(RankStatus(0, RankPhase.JOINED, ""))
         self._writer.set(f"introduction/{self._rank}", json.dumps(introduction))
         keys = [f"introduction/{rank}" for rank in range(self._size)]
@@ -211,21 +211,21 @@ class StatusBoard:
         return [json.loads(self._writer.get(key)) for key in keys]
 
     def share(self, lines: StatusLines | None) -> None:
-        """Lets this rank write in memory from now on what it enters, or no longer. Every rank does
-        the same before its next exchange."""
+        """Writes the exchanges that this rank enters to shared memory from now on; to the store for
+        None. Every rank calls it before the same exchange."""
         self._lines = lines
         if lines is not None:  # what the store has of the exchanges so far would grow old
             self._write(RankStatus(0, RankPhase.JOINED, ""))
 
     def enter(self, exchange: int, text: str) -> None:
-        """Writes that this rank enters an exchange. Called before every exchange."""
+        """Writes that this rank enters an exchange; called before each one."""
         if self._lines is None:
             self._write(RankStatus(exchange, RankPhase.ENTERED, text))
         else:
             self._lines.write(exchange, text)
 
     def leave(self, phase: RankPhase, exchange: int, text: str) -> None:
-        """Writes that this rank will enter no other exchange, and why."""
+        """Writes that this rank enters no more exchanges, with the reason."""
         self._write(RankStatus(exchange, phase, text))
         self._set(_LEFT, str(self._rank))
 
@@ -245,7 +245,7 @@ class StatusBoard:
         self._reader.ask(lambda store: store.compare_set("failure", "", text), seconds)
 
     def failure(self, seconds: float) -> Failure | None:
-        """Returns the first failure that any rank wrote, or None."""
+        """Returns the first failure that a rank reported, or None."""
         text = self._reader.ask(
             lambda store: store.get("failure") if store.check(["failure"]) else b"", seconds
         )
@@ -261,7 +261,7 @@ class StatusBoard:
         return bool(self._reader.ask(lambda store: store.check([_LEFT]), seconds))
 
     def statuses(self, seconds: float) -> dict[int, RankStatus] | None:
-        """Returns the last status of every rank, or None where the store does not answer."""
+        """Returns the last status of every rank; None if the store does not answer."""
         keys = [f"status/{rank}" for rank in range(self._size)]
         found = self._reader.ask(lambda store: store.multi_get(keys), seconds)
         return None if found is None else {rank: self._latest(rank, text) for rank, text in enumerate(found)}
@@ -276,7 +276,7 @@ class StatusBoard:
 
 
 def _clone(store: Store) -> Store:
-    """Opens another connection to the store. A store without connections is returned itself."""
+    """Returns another connection to the store; the store itself if it has no connections."""
     try:
         copy: Store = store.clone()  # type: ignore[attr-defined]  # not in torch's own stubs
     except (RuntimeError, NotImplementedError):
@@ -294,23 +294,23 @@ _TRIES = 100
 
 
 class StatusLines:
-    """The last exchange that each rank entered, in memory that all ranks of a channel share, where
-    writing is faster than in the store. A rank writes in its two places in turn, so that one is
-    whole at any time, as a reader knows by its checksum, in whatever order processors see the
-    bytes. ``lines``: uint8 [LINE_BYTES] by rank, zeros at first."""
+    """The last exchange that each rank entered, in memory that all ranks share, which is faster
+    than the store. A rank writes to two places in turn, each with a checksum, so that a reader
+    finds one that is complete, whatever order processors see the bytes in. ``lines``: uint8
+    [LINE_BYTES] by rank, zeros at first."""
 
     def __init__(self, lines: Mapping[int, Tensor], rank: int) -> None:
         self._places = {at: line.numpy().reshape(_PLACES, -1) for at, line in lines.items()}
         self._rank = rank
 
     def write(self, exchange: int, text: str) -> None:
-        """Writes that this rank enters an exchange, from 1; keeps 116 bytes of the text."""
+        """Writes that this rank enters exchange number ``exchange``, and 116 bytes of the text."""
         told = _TOLD.pack(exchange, text.encode()[:_TEXT])
         place = told + _checksum(told)
         self._places[self._rank][exchange % _PLACES] = np.frombuffer(place, dtype=np.uint8)
 
     def read(self, rank: int) -> tuple[int, str] | None:
-        """Returns number and text of the last exchange that a rank entered, or None."""
+        """Returns (number, text) of the last exchange that a rank entered, or None."""
         for _ in range(_TRIES):
             places = [place.tobytes() for place in self._places[rank]]
             told = [place[:-4] for place in places if _checksum(place[:-4]) == place[-4:]]
@@ -327,9 +327,8 @@ def _checksum(told: bytes) -> bytes:
 
 
 class StoreReader:
-    """Asks the store without waiting too long, from several threads at once. A request that is not
-    answered in time keeps its thread and the connection. Until it is answered, later requests
-    return None at once."""
+    """Asks the store with a time limit, from several threads. A request without an answer keeps its
+    thread and the connection, and until it is answered, later ones return None at once."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -362,8 +361,8 @@ class StoreReader:
 
 
 def host_from(environment: Mapping[str, str]) -> int:
-    """Returns the host's number of the launcher (torchrun's GROUP_RANK, Slurm's SLURM_NODEID), or
-    0. Names of hosts are not used: a machine may have several, and two machines the same."""
+    """Returns the launcher's number of this host (torchrun's GROUP_RANK, Slurm's SLURM_NODEID), or
+    0. Host names are not used: a machine may have several, and two machines the same."""
     for variable in ("GROUP_RANK", "SLURM_NODEID"):
         if value := environment.get(variable):
             if not value.isdecimal():
@@ -381,7 +380,7 @@ class Liveness(Enum):
 
 @dataclass(frozen=True)
 class ProcessInfo:
-    """The identity of a process. A later process with the same number has another identity."""
+    """The identity of a process, which differs from a later process's of the same number."""
 
     machine: str  # identity of the running kernel and of the namespace of process numbers
     pid: int
@@ -392,7 +391,7 @@ class ProcessInfo:
         return cls(_machine(), os.getpid(), _stat(os.getpid())[1])
 
     def liveness(self) -> Liveness:
-        """Returns whether the process still runs; unknown on another machine."""
+        """Returns whether the process still runs; `UNKNOWN` on another machine."""
         if not self.machine or self.machine != _machine():
             return Liveness.UNKNOWN
         try:
@@ -413,14 +412,14 @@ def _machine() -> str:
 
 
 def _stat(pid: int) -> tuple[str, int]:
-    """Returns the state's letter and the start time; the name before them may hold spaces."""
+    """Returns (state letter, start time); the process name before them may contain spaces."""
     words = Path(f"/proc/{pid}/stat").read_bytes().decode("latin-1").rpartition(")")[2].split()
     return words[0], int(words[19])
 
 
 def endpoints() -> list[str]:
-    """Returns the local addresses of this process's TCP sockets, each as ``address port``. An error
-    of the transport names the address of a connection's other end, and so its rank."""
+    """Returns the local addresses of this process's TCP sockets, as ``address port``. Errors of the
+    transport name the other end's address, and so the rank."""
     try:
         found = psutil.Process().net_connections("tcp")
     except (psutil.Error, OSError):

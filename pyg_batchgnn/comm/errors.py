@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 
 class CommError(RuntimeError):
-    """The communication between ranks failed. The message says with which rank, in which exchange,
-    and why; ``ranks`` has the ranks that it is about, ascending, as far as they are known."""
+    """The communication between ranks failed. The message names the rank, the exchange and the
+    reason. ``ranks``: the ranks at fault, ascending, as far as they are known."""
 
     def __init__(self, message: str, ranks: Iterable[int] = ()) -> None:
         super().__init__(message)
@@ -16,7 +16,7 @@ class CommError(RuntimeError):
 
 class PeerError(CommError):
     """A peer is dead, stopped, silent or gone, or raised an error of its own. ``exchange``: the
-    number of the exchange that failed, 0 before the first. ``waited``: seconds in it."""
+    number of the failed exchange, 0 before the first. ``waited``: seconds in it."""
 
     def __init__(
         self, message: str, ranks: Iterable[int] = (), exchange: int = 0, waited: float = 0.0
@@ -26,7 +26,7 @@ class PeerError(CommError):
 
 
 class DivergenceError(CommError):
-    """Ranks met in different exchanges."""
+    """Ranks called different operations, or the same one with another header."""
 
 
 class AgreementError(CommError):

@@ -37,15 +37,14 @@ _SEAL_FUTURE_WRITE = 0x10  # Linux 5.1; not among Python's constants before 3.13
 
 
 def share_on_host(communicator: Collectives, size: int) -> dict[int, Tensor]:
-    """Makes one block of memory per rank, which all ranks of its host see. Collective.
+    """Makes one block of memory per rank, which all ranks of its host can read. Collective.
 
-    The other ranks see the owner's writes at once; a barrier tells them when the data is complete.
-    All memory is allocated at once, so that it cannot run out later. Other ranks only read it: a
-    write ends their process. ``size``: bytes of this rank's block, 0 for none.
-
-    Returns uint8 tensors [size of the rank's block] by rank of this host. A block lives as long as
-    any rank holds a tensor of it. Raises CommError on every rank, if any rank cannot allocate its
-    memory or cannot reach another rank of its host.
+    ``size``: bytes of this rank's block, 0 for none. Returns uint8 tensors [size of the rank's
+    block] by rank of this host. Other ranks see the owner's writes at once; a barrier tells them
+    when the data is complete. A write by another rank ends its process. All memory is allocated
+    here, so that it cannot run out later. A block lives as long as any rank holds a tensor of it.
+    Raises CommError on every rank if a rank cannot allocate its memory or reach another rank of its
+    host.
     """
     if size < 0:
         raise ValueError(f"size must not be negative, is {size}")
@@ -59,8 +58,7 @@ def share_on_host(communicator: Collectives, size: int) -> dict[int, Tensor]:
 
 
 def _together(communicator: Collectives, work: Callable[[], T]) -> T:
-    """Does one stage on every rank. Ranks wait for each other only here, where errors name who is
-    late."""
+    """Runs ``work`` on every rank, and waits for all; errors name the rank that is late."""
 
     def error(problems: Mapping[int, str]) -> CommError:
         return CommError(
@@ -90,9 +88,9 @@ def _offer(size: int, stack: contextlib.ExitStack) -> tuple[Tensor, int, socket.
 
 
 def _swap(block: int, server: socket.socket, theirs: Mapping[int, tuple[int, str]]) -> dict[int, Tensor]:
-    """Hands the own block to the other ranks, and takes theirs meanwhile. Every user of the machine
-    can see abstract names and connect, so a thread accepts whoever comes, and lets other users go
-    at once: they cannot fill the queue in which the ranks wait."""
+    """Hands this rank's block to the others of the host, and takes theirs. Every user of the
+    machine can see abstract names and connect, so a thread accepts all connections and closes those
+    of other users at once: they cannot fill the queue in which the ranks wait."""
     with ThreadPoolExecutor(1) as pool:
         serving = pool.submit(_serve, server, block, len(theirs))
         found = {rank: _take(name, size) for rank, (size, name) in theirs.items()}
@@ -127,7 +125,7 @@ def _take(name: str, size: int) -> Tensor:
 
 
 def _user(line: socket.socket) -> int:
-    """Returns the user at the other end."""
+    """Returns the user id at the other end of a connection."""
     _, user, _ = struct.unpack("3i", line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
     return int(user)
 
@@ -143,7 +141,7 @@ def _map(block: int, size: int, protection: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Field:
-    """One attribute of a row: its dtype and its shape without the row dimension."""
+    """The dtype and the shape of one attribute's row."""
 
     dtype: torch.dtype
     shape: tuple[int, ...] = ()

@@ -29,8 +29,8 @@ _backend = private(dist.ProcessGroup, "_get_backend")
 
 
 class Transport:
-    """Moves bytes between the ranks of one process group by the uneven all-to-all alone, so that
-    every backend with ``alltoall_base`` on the CPU works."""
+    """Moves bytes between the ranks of one process group by the uneven all-to-all alone, so that it
+    works on any backend with ``alltoall_base`` on the CPU."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Transport:
         )
 
     def fits(self, largest: int, kept: int) -> bool:
-        """Returns whether one call can carry messages of these bytes, to one rank and to itself."""
+        """Returns whether ``largest`` bytes to one rank and ``kept`` to itself fit one call."""
         return largest * (self._size - 1) + kept <= self._limit
 
     def all_to_all(self, out: Tensor, rows: Tensor, received: Sequence[int], sent: Sequence[int]) -> None:
@@ -62,9 +62,9 @@ class Transport:
             self._wait(self._start(out, rows, received, sent))
 
     def pairwise_exchange(self, receives: Sequence[Tensor], sends: Sequence[Tensor], largest: int) -> None:
-        """Exchanges messages with one pair of peers per call: in step s with rank + s and rank - s.
-        A message [bytes] that is too large for one call is cut into pieces. ``largest``: the most
-        bytes that any rank of the group sends to another."""
+        """Exchanges messages [bytes] with one pair of peers per call: in step s with rank + s and
+        rank - s. Messages too large for one call are cut into pieces. ``largest``: the most bytes
+        that any rank sends to another."""
         receives[self._rank].copy_(sends[self._rank])
         for begin in range(0, largest, self._limit):
             piece, steps = slice(begin, begin + self._limit), []
@@ -93,7 +93,7 @@ class Transport:
 
 
 def as_bytes(rows: Tensor) -> Tensor:
-    """Returns the memory of a contiguous tensor as a uint8 vector, without a copy."""
+    """Returns a contiguous tensor's memory as a uint8 vector, without a copy."""
     flat = rows.detach().reshape(-1)
     if flat.numel() < 2:
         flat = flat.as_strided((flat.numel(),), (1,))  # the stride of a single element may be anything
@@ -112,22 +112,22 @@ _LINE = 64
 
 
 class Mailbox(Protocol):
-    """Carries one message from every rank to every rank at a time."""
+    """Carries one message of fixed size from every rank to every rank at a time."""
 
     room: int  # bytes of data that a message has room for, equal on all ranks
     message_bytes: int  # bytes that a message takes whatever it carries, for the counters
 
     def outgoing(self) -> Sequence[Message]:
-        """Returns the messages to every rank, for the caller to overwrite."""
+        """Returns the messages to all ranks, to be overwritten by the caller."""
         ...
 
     def swap(self) -> Sequence[Message]:
-        """Sends the `outgoing` messages; returns those of all ranks, valid until the next swap."""
+        """Sends the `outgoing` messages; returns all ranks' messages, valid until the next swap."""
         ...
 
 
 class BackendMailbox:
-    """Messages that the backend carries, all in one call."""
+    """Messages through the backend, all in one call."""
 
     def __init__(self, transport: Transport, size: int) -> None:
         self.room, self.message_bytes = ROOM, NUMBERS_BYTES + ROOM
@@ -147,12 +147,11 @@ class BackendMailbox:
 
 
 class SharedMailbox:
-    """Messages in memory that all ranks map. They have more room, and need no copy of the system's.
-    Every rank writes its messages into its own block and then announces its turn in the block's
-    word. There are places for the messages of two turns, so those of turn t + 1 go over those of
-    turn t - 1. A rank does so when it has seen turn t of all others, which they announced after
-    they had read the messages of turn t - 1. ``blocks``: uint8 [block_bytes(ranks)] by rank, zeros
-    at first."""
+    """Messages in memory that all ranks map, with more room and no copy by the system. Every rank
+    writes its messages into its own block and then announces its turn in a word of the block. The
+    block holds two turns, so that messages of turn t + 1 overwrite those of turn t - 1. A rank
+    writes them after it has seen turn t of all others, who announce it after reading turn t - 1.
+    ``blocks``: uint8 [block_bytes(ranks)] by rank, zeros at first."""
 
     def __init__(
         self, blocks: Mapping[int, Tensor], rank: int, timeout: float, check: Callable[[float], None]
@@ -211,11 +210,10 @@ class Work(Protocol):
 
 
 def wait_for(ended: Callable[[float], bool], timeout: float, check: Callable[[float], None]) -> None:
-    """Waits until ``ended``, which waits for some seconds, returns True. The wait is cut into
-    slices, so that Ctrl-C takes effect between them. A wait inside torch would delay it to the end
-    of the collective. (A backend whose ``wait`` ignores its timeout cannot be interrupted, and is
-    bounded by the process group's own timeout.) ``check`` is called after every slice with the
-    seconds waited, and may raise. Raises TransportTimeout."""
+    """Calls ``ended``, which waits for some seconds, until it returns True. Between these slices of
+    the wait Ctrl-C takes effect, which a wait inside torch would delay to its end, and ``check`` is
+    called with the seconds waited; it may raise. Raises TransportTimeout. (A backend whose ``wait``
+    ignores its timeout is bounded by the process group's timeout alone.)"""
     waited, last = 0.0, time.monotonic()
     while not ended(_SLICE):
         now = time.monotonic()
@@ -226,7 +224,8 @@ def wait_for(ended: Callable[[float], bool], timeout: float, check: Callable[[fl
 
 
 def has_ended(work: Work, seconds: float) -> bool:
-    """Waits for a collective. Raises TransportError where the backend reports a failure."""
+    """Waits ``seconds`` for a collective; returns whether it has ended. Raises TransportError if
+    the backend reports a failure."""
     try:
         work.wait(timedelta(seconds=seconds))
     except RuntimeError as error:

@@ -23,7 +23,7 @@ PROTOCOL = 0x67_6E_6E_02
 
 
 class MessageKind(IntEnum):
-    """The purpose of an exchange. Rounds, rows and bytes are counted by kind."""
+    """The purpose of an exchange, by which rounds, rows and bytes are counted."""
 
     PARTITION = 0
     TOPOLOGY = 1
@@ -55,7 +55,7 @@ _NAMES = (
 
 @dataclass(frozen=True)
 class Header:
-    """The purpose of an exchange and its position in the epoch, -1 where a number does not
+    """The purpose of an exchange and its position in the epoch; -1 for numbers that do not
     apply."""
 
     kind: MessageKind
@@ -95,7 +95,7 @@ def dtype_code(dtype: torch.dtype) -> int:
 
 @dataclass(frozen=True)
 class Purpose:
-    """Everything that must be equal on all ranks before data moves."""
+    """The values that must be equal on all ranks before data is moved."""
 
     exchange: int  # the number of the exchange in its communicator, from 1
     operation: Operation
@@ -128,7 +128,7 @@ AGREED = 9
 
 
 def describe(numbers: Sequence[int]) -> str:
-    """Describes a peer's numbers in words. Never raises, whatever a diverged peer sent."""
+    """Describes the numbers of a peer's message in words, also impossible ones."""
     if numbers[0] != PROTOCOL:
         return f"something else (its message begins with {numbers[0]}: another release of pyg_batchgnn?)"
     try:
@@ -148,15 +148,15 @@ NUMBERS_BYTES = NUMBERS * 8
 
 
 class Message:
-    """A message in memory of its mailbox: ``numbers`` [NUMBERS] int64, and the bytes behind them,
-    ``room`` uint8. Both are views of ``words``."""
+    """A message in memory of its mailbox: ``numbers`` [NUMBERS] int64, then ``room`` uint8, the
+    bytes for data. Both are views of ``words``."""
 
     def __init__(self, words: NDArray[np.int64]) -> None:
         self.numbers, self.room = words[:NUMBERS], words[NUMBERS:].view(np.uint8)
 
 
 def write_data(messages: Sequence[Message], data: Tensor, sizes: Sequence[int]) -> None:
-    """Writes data behind the numbers. ``data``: [sum(sizes)] uint8, the data for rank 0 first."""
+    """Writes data behind the messages' numbers. ``data``: [sum(sizes)] uint8, rank 0's first."""
     source, begin = data.numpy(), 0
     for message, size in zip(messages, sizes, strict=True):
         message.room[:size] = source[begin : begin + size]
@@ -164,7 +164,7 @@ def write_data(messages: Sequence[Message], data: Tensor, sizes: Sequence[int]) 
 
 
 def read_data(messages: Sequence[Message], out: Tensor, sizes: Sequence[int]) -> None:
-    """Reads the data that `write_data` wrote on every rank."""
+    """Reads the data that every rank wrote with `write_data`."""
     target, begin = out.numpy(), 0
     for message, size in zip(messages, sizes, strict=True):
         target[begin : begin + size] = message.room[:size]
@@ -173,8 +173,7 @@ def read_data(messages: Sequence[Message], out: Tensor, sizes: Sequence[int]) ->
 
 @dataclass(frozen=True)
 class KindCounts:
-    """The counts of one kind of message, as one rank sees them. What a rank keeps for itself is not
-    counted."""
+    """The counts of one kind of message on one rank, without what it sends to itself."""
 
     rounds: int = 0  # exchanges of data, cut into pieces or travelling with the counts or not
     count_rounds: int = 0  # fixed-size exchanges of counts, headers and small data
@@ -228,24 +227,24 @@ class Counts(dict[MessageKind, KindCounts]):
 
 
 class CommCounters:
-    """The growing counts of a communicator. Safe to read while another thread communicates."""
+    """The running counts of a communicator. They can be read while another thread communicates."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._by_kind: dict[MessageKind, KindCounts] = {}
 
     def add(self, kind: MessageKind, **increments: float) -> None:
-        """Adds to some counts of one kind. `KindCounts` has the names."""
+        """Adds to counts of one kind, by their names in `KindCounts`."""
         with self._lock:
             self._by_kind[kind] = self._by_kind.get(kind, KindCounts()) + KindCounts(**increments)  # type: ignore[arg-type]
 
     def snapshot(self) -> Counts:
-        """Returns the counts since the beginning or since the last `reset`."""
+        """Returns the counts since the last `reset`, or since the start."""
         with self._lock:
             return Counts(self._by_kind)
 
     def reset(self) -> Counts:
-        """Sets all counts to zero. Returns what had been counted."""
+        """Sets all counts to zero; returns the counts before."""
         with self._lock:
             counts, self._by_kind = Counts(self._by_kind), {}
             return counts

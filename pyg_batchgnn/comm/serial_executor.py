@@ -16,9 +16,9 @@ T = TypeVar("T")
 
 
 class Handle(Generic[T]):
-    """The result of a task that is under way. Nothing here takes a `threading.Condition`, as
-    `threading.Event` and `concurrent.futures` do: a Ctrl-C at the wrong moment would leave its lock
-    taken, and the executor would wait for ever."""
+    """The result of a task that was started. It uses no `threading.Condition`, as `threading.Event`
+    and `concurrent.futures` do: a Ctrl-C at the wrong moment would leave its lock taken, and the
+    executor would wait for ever."""
 
     def __init__(self, work: Callable[[], T]) -> None:
         self._work = work
@@ -46,7 +46,7 @@ class Handle(Generic[T]):
             del self  # or the error's traceback would keep the error alive
 
     def run(self) -> None:
-        """Does the work. The executor calls it once."""
+        """Runs the task; the executor calls it once."""
         try:
             self._value.append(self._work())
         except BaseException as error:
@@ -55,7 +55,7 @@ class Handle(Generic[T]):
             self._end()
 
     def refuse(self, error: BaseException) -> None:
-        """Ends the task with an error, without doing the work. Called in place of `run`."""
+        """Ends the task with an error, instead of `run`."""
         self._error = error
         self._end()
 
@@ -66,9 +66,9 @@ class Handle(Generic[T]):
 
 
 class SerialExecutor:
-    """Runs tasks one after the other, in the order in which they were asked for. The thread starts
-    with the first asynchronous task. Calls from two threads at once have no order and are an error.
-    ``name``: what it belongs to, for messages and for the thread."""
+    """Runs tasks one after the other, in the order of the calls. The thread starts with the first
+    asynchronous task. Calls from two threads at once have no order and are an error. ``name``: of
+    the owner, for messages and the thread."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -118,7 +118,7 @@ class SerialExecutor:
         return handle
 
     def stop(self, seconds: float | None) -> bool:
-        """Ends the thread after the tasks that were started. Returns whether it has ended within
+        """Ends the thread after the tasks that were started; returns whether it ended within
         ``seconds``, None for no limit."""
         with self._starting:
             if not self._stopped:
@@ -144,9 +144,9 @@ class SerialExecutor:
 
 @contextlib.contextmanager
 def interrupts_held_back() -> Iterator[None]:
-    """A context at whose end a Ctrl-C that came inside takes effect. The block must be short.
-    `threading.Thread.start` waits on a condition. An interrupt in the middle of that leaves its
-    lock taken, and the new thread waits for it for ever."""
+    """A context that delays a Ctrl-C to its end. The block must be short. It is for
+    `threading.Thread.start`, which waits on a condition: an interrupt in the middle leaves its lock
+    taken, and the new thread waits for ever."""
     previous = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(previous):
         yield  # signals are handled on the main thread alone

@@ -42,9 +42,13 @@ def find_bundle(name: str, root: str | Path | None = None) -> Path | None:
 def read_bundle(
     name: str, root: str | Path | None = None, *, feature_dim: int | None = None, projection_seed: int = 0
 ) -> Dataset:
-    """Reads a bundled graph. ``name``: file name without ending, such as "cora". ``root``: folder
-    of the files; see `data_folders` for the default. ``feature_dim``: projects sparse features at
-    random to this many columns instead of making them dense."""
+    """Reads a bundled graph: NAME.npz with its NAME.json.
+
+    ``name``: such as "cora". ``root``: the folder of the files; None searches `data_folders`.
+    ``feature_dim``: projects sparse features at random to this many columns, by
+    ``projection_seed``; None makes them dense. Raises `DatasetNotFoundError` if a file is missing,
+    `DatasetError` if it is damaged.
+    """
     path = find_bundle(name, root)
     if path is None:
         where = say_where(data_folders(root))
@@ -90,7 +94,7 @@ def _read_about(path: Path) -> dict[str, Any]:
 
 
 def _read_arrays(path: Path, about: dict[str, Any]) -> dict[str, np.ndarray]:
-    """Reads the arrays that the JSON names, of which it says type and shape before any is read."""
+    """Returns the arrays by name. Dtype and shape are compared with the JSON before reading."""
     arrays, said = dict[str, np.ndarray](), about["arrays"]
     types = ("node_type", "edge_type") if about.get("heterogeneous", False) else ()
     needed = ("edge_index", "y", "train_idx", "val_idx", "test_idx")
@@ -175,13 +179,13 @@ def _sentence(path: Path, about: dict[str, Any], feature_dim: int | None) -> str
 class SparseRows:
     """A [num_rows, num_columns] matrix in compressed sparse rows (CSR)."""
 
-    indptr: np.ndarray  # [num_rows + 1] integer, where each row starts
+    indptr: np.ndarray  # [num_rows + 1] integers, where each row starts
     indices: np.ndarray  # [nnz] integer columns
     data: np.ndarray | None  # [nnz] values, or None: all ones
-    num_columns: int  # number of columns
+    num_columns: int
 
     def flaw(self) -> tuple[str, str] | None:
-        """Returns (array, what is wrong with it) of the first inconsistency, or None."""
+        """Returns (array, what is wrong) for the first inconsistency, or None."""
         if len(self.indptr) == 0 or int(self.indptr[0]) != 0:
             return "x_indptr", "does not start with 0"
         if (np.diff(self.indptr.astype(np.int64)) < 0).any():
@@ -206,9 +210,8 @@ def densify(rows: SparseRows) -> Tensor:
 
 
 def project(rows: SparseRows, dim: int, seed: int) -> Tensor:
-    """Projects the rows at random to `dim` columns: float32 [num_rows, dim]. The projection matrix,
-    which the seed decides, is normal with variance 1 / dim, so that distances between rows are kept
-    on average (Johnson and Lindenstrauss)."""
+    """Projects the rows at random to `dim` columns: [num_rows, dim] float32. The matrix is normal
+    with variance 1 / dim, so distances are kept on average (Johnson and Lindenstrauss)."""
     generator = np.random.default_rng(seed)
     matrix = generator.standard_normal((rows.num_columns, dim), dtype=np.float32) / np.float32(np.sqrt(dim))
     weights = None if rows.data is None else torch.from_numpy(rows.data.astype(np.float32))
@@ -221,14 +224,14 @@ def project(rows: SparseRows, dim: int, seed: int) -> Tensor:
     )
 
 
-#: The names of types, and [n] int64, the number of the type of each node or edge.
+#: The names of types, and [n] int64: the position in them of the type of each node or edge.
 TypeNumbers = tuple[tuple[str, ...], Tensor]
 
 
 def by_type(dataset: Dataset, nodes: TypeNumbers, edges: TypeNumbers) -> Dataset:
-    """Returns a homogeneous data set as one of several node types and relations, in which nodes and
-    edges keep their order. There is a relation for each type of edges and each pair of node types
-    that such edges join, in the order of the types' numbers."""
+    """Returns a homogeneous data set with several node types and relations. Nodes and edges keep
+    their order. Each edge type gets a relation for each pair of node types that it joins.
+    ``nodes``, ``edges``: the type of each."""
     names, number = nodes
     local = torch.empty_like(number)
     members = [(number == at).nonzero()[:, 0] for at in range(len(names))]

@@ -1,4 +1,4 @@
-"""Checks everything that must hold of a `Dataset`, in one place."""
+"""Checks all that must hold of a `Dataset`, in one place."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from pyg_batchgnn.data.errors import DatasetError, broken
 from pyg_batchgnn.data.meta import LinkArray, attribute_array, csc_array, edge_array, split_array
 from pyg_batchgnn.types import EDGE_FEATURES, FEATURES, LABELS, Group
 
-# Features are read whole to look for NaN only up to this size. A larger table is mapped, and
-# reading all of it would cost what mapping saves.
+#: Features of more bytes are not searched for NaN: they are mapped, and reading them whole would
+#: cost what mapping saves.
 FINITE_CHECK_BYTES = 1 << 30
 _ROWS_AT_A_TIME = 1 << 16
 
@@ -36,7 +36,7 @@ Files = Mapping[str, str | Path]
 
 
 class _Checker:
-    """Raises the errors of one data set, and names the file that each array came from."""
+    """Raises errors that name the file of an array. ``files``: the file of each array, by name."""
 
     def __init__(self, dataset: Dataset, files: Files) -> None:
         self.dataset = dataset
@@ -46,11 +46,9 @@ class _Checker:
         return broken(self.files.get(array, self.dataset.name), array.rpartition("/")[2], fact, remedy)
 
     def errors_of_csc(self, group: Group) -> Complain:
-        """Returns what makes the errors of the edges by destination of a relation."""
         return lambda name, fact, remedy: self.error(csc_array(group, name), fact, remedy)
 
     def shape(self, array: str, tensor: Tensor, expected: tuple[int | None, ...]) -> None:
-        """Raises unless the shape is `expected`, where None stands for any size."""
         shape = tuple(tensor.shape)
         fits = len(shape) == len(expected) and all(
             want in (None, size) for size, want in zip(shape, expected, strict=True)
@@ -88,12 +86,13 @@ class _Checker:
 
 
 def check_dataset(dataset: Dataset, files: Files | None = None) -> Dataset:
-    """Raises `DatasetError` on the first thing that is wrong with a data set, else returns it.
-    Checked are counts, shapes, dtypes, node ids in [0, N), class numbers in [-1, C), and that
-    features "x" are finite (up to `FINITE_CHECK_BYTES` of them). The splits "train", "val" and
-    "test" of a node type must be disjoint and without repeats, and nodes of "train" must have their
-    class number where there are any. ``files``: for each array (`edge_index`, `nodes/x`,
-    `splits/train`) the file that errors name instead of the data set."""
+    """Returns the data set if it is consistent; raises `DatasetError` for the first fault.
+
+    It checks counts, shapes and dtypes, node ids in [0, N), class numbers in [-1, C), and that
+    features "x" are finite (if they have at most 1 GiB). The splits "train", "val" and "test" of a
+    node type must be disjoint, without repeats, and nodes of the first one need labels, if there
+    are class numbers. ``files``: the file to name in errors, by array, such as `nodes/x`.
+    """
     check_outline(dataset, files)
     check_node_counts(dataset, files)
     check = _Checker(dataset, files or {})
@@ -129,6 +128,8 @@ def check_dataset(dataset: Dataset, files: Files | None = None) -> Dataset:
 
 
 def check_node_counts(dataset: Dataset, files: Files | None = None, processes: int = 1) -> None:
+    """Raises `DatasetError` if a type has more nodes than this machine has memory for. ``files``:
+    as in `check_dataset`. ``processes``: how many processes share the memory."""
     check = _Checker(dataset, files or {})
     for nodes in dataset.node_sets:
         why = ops.too_many_nodes(nodes.num_nodes, processes)
@@ -225,7 +226,7 @@ def _check_finite(check: _Checker, rows: NodeSet | EdgeSet) -> None:
 
 
 def _splits(rows: NodeSet | EdgeSet) -> dict[str, tuple[str, Tensor]]:
-    """Returns the array and the ids of each split of nodes or edges, those of training first."""
+    """Returns (array, ids) by split of the nodes or edges, the split "train" first."""
     if isinstance(rows, NodeSet):
         found = {name: (split_array(rows.group, name), index) for name, index in rows.splits.items()}
     else:

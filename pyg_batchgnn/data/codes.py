@@ -1,7 +1,7 @@
-"""Makes tables of int8 codes from tables of floating-point numbers, a piece at a time.
+"""Makes tables of int8 codes from floating-point tables, some rows at a time.
 
-A pass over all rows finds the range of each column, and another one writes the codes. Neither
-holds more of a table than a piece.
+One pass over all rows finds the range of each column, another one writes the codes. Neither holds
+more of a table than `_PIECE` elements.
 """
 
 from __future__ import annotations
@@ -24,44 +24,42 @@ from pyg_batchgnn.types import FEATURES
 if TYPE_CHECKING:
     from rich.table import Table
 
-#: The elements of a table that are worked on at a time.
-_PIECE = 1 << 20
+_PIECE = 1 << 20  # the elements of a table that are processed at a time
 #: The least and the largest code.
 _FIRST, _LAST = -128, 127
-#: Is called with the attribute, the elements that are done, and those of all passes.
+#: Told a phase, such as an attribute's name, the work that is done, and all work of the phase.
 Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
 class QuantizedTable:
-    """The result of quantising one table."""
+    """What quantising did to one table, and what it cost."""
 
-    name: str  # the attribute, with its type or relation where the graph names them
+    name: str  # the attribute, with its type or relation if the graph names them
     rows: int
     columns: int
-    constant: int  # the columns of one value each, which is kept exactly
+    constant: int  # columns with one value, which are exact
     bytes_before: int  # of the values
     bytes_after: int  # of codes, scales and offsets
-    clamped: int  # the values outside the ranges of their columns; none without a percentile
-    error: float  # the largest difference of a value from what its code stands for
-    #: the largest such difference of values within the range, in scales of their columns: at most
-    #: 1/2, but for the rounding of float32 or bfloat16
+    clamped: int  # values outside the ranges; 0 without a percentile
+    error: float  # the largest difference between a value and its decoded code
+    #: the largest difference within the ranges, in scales of the columns: at most 1/2, but for
+    #: rounding in float32 or bfloat16
     error_in_scales: float
 
     @property
     def clamped_share(self) -> float:
-        """The share of clamped values."""
+        """The share of the values that were clamped."""
         return self.clamped / max(1, self.rows * self.columns)
 
 
 @dataclass(frozen=True)
 class QuantizationReport:
-    """The results of quantising some tables."""
+    """What quantising did to each table."""
 
     tables: tuple[QuantizedTable, ...]
 
     def table(self) -> Table:
-        """Returns the report as a table of rich."""
         from rich.table import Table
 
         found = Table(title="Quantised attributes", title_justify="left")
@@ -84,13 +82,13 @@ class QuantizationReport:
 
 @dataclass(frozen=True)
 class Quantization:
-    """The settings of quantising tables."""
+    """How tables are quantised. Raises `ValueError` or `TypeError` for other values."""
 
-    #: None codes the range of each column from its least value to its largest. A number p in
-    #: [50, 100] leaves out at most (100 - p) / 2 percent of the values on either side, which are
-    #: clamped, unless a single value would be left of several.
+    #: None: a column's range is from its least value to its largest. A number p in [50, 100]: it
+    #: leaves out up to (100 - p) / 2 percent of the values at either end, which are clamped, unless
+    #: one value alone would be left.
     percentile: float | None = None
-    dtype: torch.dtype = torch.float32  # the type into which codes are decoded, float32 or bfloat16
+    dtype: torch.dtype = torch.float32  # what codes are decoded into: float32 or bfloat16
 
     def __post_init__(self) -> None:
         p = self.percentile
@@ -104,18 +102,16 @@ class Quantization:
 
 
 def check_bits(bits: int) -> None:
-    """Raises ValueError unless codes have 8 bits."""
     if bits != 8 or isinstance(bits, bool):
         raise ValueError(f"bits must be 8, got {bits!r}: codes are int8, and narrower ones are not supported")
 
 
 def attribute_names(attributes: str | Sequence[str]) -> list[str]:
-    """Returns the names of attributes, each once; a text is one name."""
     return list(dict.fromkeys([attributes] if isinstance(attributes, str) else attributes))
 
 
 def check_table(name: str, table: Tensor) -> None:
-    """Raises TypeError or ValueError unless a table can be quantised."""
+    """Raises `TypeError` or `ValueError` unless the table can be quantised."""
     if isinstance(table, QuantizedTensor):
         raise ValueError(f"{name} is quantised already; leave it out of attributes")
     if not table.is_floating_point():
@@ -131,20 +127,19 @@ def check_table(name: str, table: Tensor) -> None:
 
 @dataclass(frozen=True, eq=False)
 class WideRows:
-    """One table [N, F] or [N] whose columns are quantised, or a part of it, in memory or mapped
-    from a file. ``name``: the attribute or file, for errors."""
+    """A table to quantise, or a part of one, in memory or mapped. Wide rows are not yet codes."""
 
-    name: str
-    table: Tensor
+    name: str  # the attribute or file, for errors
+    table: Tensor  # [N, F] or [N], floating-point
 
     @property
     def columns(self) -> int:
-        """The number of columns."""
+        """The number of columns F; 1 for [N]."""
         return 1 if self.table.dim() == 1 else self.table.size(1)
 
     def pieces(self, elements: int = _PIECE) -> Iterator[tuple[int, Tensor]]:
-        """Yields the number of the first row and the rows of pieces. Rows in a mapped file are read
-        past the page cache, one piece ahead."""
+        """Yields (first row, rows [n, F]) for successive rows of about ``elements`` elements. Rows
+        in a mapped file are read past the page cache, and ahead."""
         size = max(1, elements // max(1, self.columns))
         ranges = [range(at, min(at + size, len(self.table))) for at in range(0, len(self.table), size)]
         place = DiskTable.of(self.table) if self.table.device.type == "cpu" else None
@@ -167,13 +162,13 @@ class WideRows:
         return rows.detach().reshape(len(rows), -1)
 
 
-#: The least and the largest values of columns: [F] float64 each.
+#: The least and the largest value of each column: [F] float64 twice.
 _Ranges = tuple[Tensor, Tensor]
 
 
 def _extremes(sources: Sequence[WideRows], tell: Callable[[int], None]) -> _Ranges:
-    """Returns the least and the largest value of each column. Raises `ValueError` if a value is NaN
-    or infinite, or beyond float32."""
+    """Returns the least and the largest value of each column. ``tell``: told the elements read.
+    Raises `ValueError` if a value is NaN or infinite, or beyond float32."""
     columns = sources[0].columns
     low = torch.full((columns,), torch.inf, dtype=torch.float64)
     high = -low
@@ -203,19 +198,17 @@ def _not_finite(name: str, first: int, rows: Tensor) -> ValueError:
     )
 
 
-#: The bits of a value that each pass counts, from the first on.
-_DIGITS = (11, 11, 10)
+_DIGITS = (11, 11, 10)  # how many bits of a value each pass counts, the highest first
 _BITS = sum(_DIGITS)
-#: The columns that are counted together, 32 MB of counts.
-_COLUMNS = 1 << 10
+_COLUMNS = 1 << 10  # the columns that are counted together: 32 MB of counts
 
 
 def _within_percentile(
     sources: Sequence[WideRows], whole: _Ranges, percentile: float, tell: Callable[[int], None]
 ) -> _Ranges:
-    """Returns the range of each column without what a percentile leaves out. The bits of a float32,
-    taken as an integer, ascend with its value. Passes find the bits of the values at both ends,
-    some at a time, by counting: in bounded memory, whatever the pieces."""
+    """Returns the range of each column without the values that the percentile leaves out.
+    ``whole``: the ranges with all values. The bits of a float32, taken as an integer, ascend with
+    its value. Passes find the bits of both ends, some at a time, by counting, in bounded memory."""
     rows = sum(len(one.table) for one in sources)
     left_out = int(rows * (100 - Fraction(str(percentile))) / 200)
     low, high = (end.clone() for end in whole)
@@ -245,9 +238,9 @@ def _counts(
     digits: int,
     tell: Callable[[int], None],
 ) -> list[Tensor]:
-    """Counts the values of some columns by their next ``digits`` bits, [columns, 2 ** digits] each.
-    ``known``: for each result, [columns] the first bits of the values that are counted. ``left``:
-    the number of the other bits."""
+    """Counts the values of some columns by their next ``digits`` bits: [columns, 2 ** digits] int64
+    for each of ``known``. ``own``: the columns. ``known``: [columns] each, the leading bits of the
+    values to count. ``left``: how many bits follow these."""
     columns, bins = len(known[0]), 1 << digits
     found = [torch.zeros(columns * bins, dtype=torch.int64) for _ in known]
     column = torch.arange(columns, dtype=torch.int32) * bins
@@ -268,28 +261,29 @@ def _counts(
 
 
 def _bin_of(counts: Tensor, place: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns the bin of the value at a place [F] in ascending order, and the values before it."""
+    """Returns, [F] each, the bin of the value at ``place`` [F] in ascending order, and how many
+    values lie in the bins before."""
     ends = counts.cumsum(1)
     found = (ends <= place[:, None]).sum(1)
     return found, ends.gather(1, found[:, None]).squeeze(1) - counts.gather(1, found[:, None]).squeeze(1)
 
 
 def _bits(values: Tensor) -> Tensor:
-    """Returns the bits of float32 values as int32 that ascend with the values, read as unsigned."""
+    """Returns int32 that, read as unsigned, ascend with the float32 values."""
     bits = values.contiguous().view(torch.int32)
     return bits ^ ((bits >> 31) | torch.iinfo(torch.int32).min)
 
 
 def _value(bits: Tensor) -> Tensor:
-    """Returns the values whose bits `_bits` gives, as int64 without a sign."""
+    """Returns the float32 values whose `_bits` these are, as int64 without a sign."""
     is_positive = bits >> 31 == 1
     plain = torch.where(is_positive, bits ^ (1 << 31), bits ^ 0xFFFFFFFF)
     return torch.where(plain >= 1 << 31, plain - (1 << 32), plain).to(torch.int32).view(torch.float32)
 
 
 def find_decoding(ranges: _Ranges) -> Tensor:
-    """Returns the scales (above 0) and the offsets of columns, [2, F] float32, for codes from -128
-    to 127. A column of one value has it as its offset."""
+    """Returns [2, F] float32, scales above 0 and offsets, so that codes from -128 to 127 cover the
+    ranges. A column of one value has it as its offset."""
     low, high = ranges
     tiny = torch.finfo(torch.float32).tiny
     offset = (low + 128 * ((high - low) / 255)).float()
@@ -307,9 +301,9 @@ def find_decoding(ranges: _Ranges) -> Tensor:
 
 
 class RowCoder:
-    """Codes the rows of some tables with the same columns. Raises ValueError if a value is NaN or
-    infinite, or beyond float32. ``decoding``: [2, F] float32. ``tell``: told the elements of each
-    piece that is done."""
+    """Codes the rows of tables with the same columns. ``decoding``: [2, F] float32, scales and
+    offsets. ``tell``: told the elements that are done, after each step. Raises `ValueError` if a
+    value is NaN or infinite, or beyond float32."""
 
     def __init__(
         self, name: str, sources: Sequence[WideRows], how: Quantization, tell: Callable[[int], None]
@@ -326,11 +320,10 @@ class RowCoder:
 
     @staticmethod
     def passes(how: Quantization) -> int:
-        """Returns how often all elements are read."""
         return 2 if how.percentile is None else 2 + len(_DIGITS)
 
     def codes(self, source: WideRows) -> Iterator[Tensor]:
-        """Yields the codes of a table in pieces [n, F] int8."""
+        """Yields the codes of a table, successive rows [n, F] int8."""
         scale, offset = self.decoding.double()
         for _, rows in source.pieces():
             values = rows.double()
@@ -347,7 +340,6 @@ class RowCoder:
             self._tell(rows.numel())
 
     def report(self) -> QuantizedTable:
-        """Returns the result, once all codes were made."""
         elements = sum(one.table.numel() for one in self._sources)
         return QuantizedTable(
             self._name,
@@ -387,12 +379,11 @@ def quantize(
     Args:
         data: a ``Data``, a ``HeteroData`` or one floating-point tensor [N, F] or [N]. It stays as
             it is.
-        bits: of a code; 8.
-        attributes: the names of the attributes of nodes and edges that are quantised, of every type
-            that has them.
+        bits: bits of a code; 8.
+        attributes: names of attributes of nodes and edges to quantise, in every type that has them.
         percentile: None codes each column from its least to its largest value. 99.9 leaves out at
             most 0.05 % of its values at either end; they are clamped. See `Quantization`.
-        dtype: the type into which codes are decoded, float32 or bfloat16.
+        dtype: what codes are decoded into, float32 or bfloat16.
         report: called with a `QuantizationReport`: bytes, errors and clamped values.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Makes tensors of node ids, labels and features from arrays that users and OGB made."""
+"""Makes tensors of node ids, labels and features from arrays of users and of OGB."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from pyg_batchgnn.ops import QuantizedTensor
 
 
 def to_index(values: np.ndarray, file: str | Path, array: str) -> Tensor:
-    """Returns node ids as int32 or int64. Integers of other types are converted."""
+    """Returns node ids as int32 or int64; integers of other dtypes become int64. ``file``,
+    ``array``: the names in a `DatasetError`, here and in the functions below."""
     if values.dtype.kind not in "iu":
         raise broken(file, array, f"dtype is {values.dtype}, expected int32 or int64", "store integers")
     if values.dtype == np.uint64 and values.size and int(values.max()) > np.iinfo(np.int64).max:
@@ -24,7 +25,7 @@ def to_index(values: np.ndarray, file: str | Path, array: str) -> Tensor:
 
 
 def to_labels(values: np.ndarray, file: str | Path, array: str) -> Tensor:
-    """Returns class numbers as int64 [N]; [N, 1] is flattened, and NaN means no label, -1."""
+    """Returns class numbers, [N] int64. [N, 1] is flattened; NaN means no label, -1."""
     values = _one_column(values)
     if values.dtype.kind != "f":
         return to_index(values, file, array).to(torch.int64)
@@ -35,7 +36,7 @@ def to_labels(values: np.ndarray, file: str | Path, array: str) -> Tensor:
 
 
 def to_targets(values: np.ndarray, file: str | Path, array: str) -> Tensor:
-    """Returns class numbers as `to_labels` does, and other targets as they are."""
+    """Returns class numbers as `to_labels`; other targets keep shape and dtype."""
     column = _one_column(values)
     whole = column.dtype.kind in "iu" or (
         column.dtype.kind == "f" and bool((_is_whole(column) | np.isnan(column)).all())
@@ -54,7 +55,7 @@ def _is_whole(values: np.ndarray) -> np.ndarray:
 
 
 def to_features(values: np.ndarray, file: str | Path, array: str) -> Tensor:
-    """Returns features as float16 or float32; others are converted to float32."""
+    """Returns features in float16 or float32; other dtypes become float32."""
     if values.dtype.kind not in "fiub":
         raise broken(file, array, f"dtype is {values.dtype}, expected float16 or float32", "store numbers")
     kept = values.dtype in (np.dtype(np.float16), np.dtype(np.float32))
@@ -62,7 +63,8 @@ def to_features(values: np.ndarray, file: str | Path, array: str) -> Tensor:
 
 
 def to_codes(codes: Tensor, decoding: Tensor, file: str | Path, array: str) -> QuantizedTensor:
-    """Returns an int8-quantised table. ``file``, ``array``: those of the decoding, for errors."""
+    """Returns an int8-quantised table of ``codes`` [N, F] int8 and ``decoding`` [2, F] float32.
+    ``file``, ``array``: the names of the decoding in a `DatasetError`."""
     try:
         return QuantizedTensor(codes, decoding)
     except (TypeError, ValueError) as error:

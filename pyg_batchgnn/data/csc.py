@@ -1,4 +1,4 @@
-"""Edges by destination in files: mapped, read into memory, and checked in pieces."""
+"""Edges by destination in files: mapped, read into memory, and checked in bounded memory."""
 
 from __future__ import annotations
 
@@ -15,17 +15,16 @@ from pyg_batchgnn.data.errors import DatasetError
 from pyg_batchgnn.data.files.npy import as_tensor, header_of, read_elements
 from pyg_batchgnn.ops import InEdges
 
-#: The arrays of a relation, those that must be there first.
+#: The arrays of a relation; only the last one may be missing.
 INDPTR, INDICES, EDGE_IDS = "indptr", "indices", "edge_ids"
-#: The elements of a file that are in memory at a time.
-_PIECE = 1 << 22
+_PIECE = 1 << 22  # the elements of a file that are in memory at a time
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MappedEdges(InEdges):
-    """In-edges that are mapped from the files of a folder."""
+    """In-edges that are mapped from files."""
 
-    #: the files of ``indptr`` and ``indices``, and of ``edge_ids`` if there are explicit ids
+    #: of ``indptr``, ``indices`` and, if there are explicit ids, ``edge_ids``
     files: tuple[Path, ...] = ()
 
     @property
@@ -33,7 +32,7 @@ class MappedEdges(InEdges):
         return sum(array.nbytes for array in _arrays(self))
 
     def read(self) -> InEdges:
-        """Reads the files into memory, one after the other, each from its begin to its end."""
+        """Returns a copy in memory, read file after file, from begin to end."""
         read = [_read(file, array) for file, array in zip(self.files, _arrays(self), strict=True)]
         return InEdges(*read)
 
@@ -53,7 +52,7 @@ def _read(file: Path, like: Tensor) -> Tensor:
 
 
 def file_pieces(file: Path) -> Iterator[Tensor]:
-    """Yields the elements of a .npy file in order, flat, in pieces that are read, not mapped."""
+    """Yields the elements of a .npy file in order, flat, some at a time, read and not mapped."""
     header = header_of(file, file.stem)
     count = math.prod(header.shape)
     for first in range(0, count, _PIECE):
@@ -61,12 +60,12 @@ def file_pieces(file: Path) -> Iterator[Tensor]:
         yield as_tensor(piece, file, file.stem)
 
 
-#: Makes the error of an array of a name: what is wrong, and the remedy.
+#: Makes an error from an array's name, the fact and the remedy.
 Complain = Callable[[str, str, str], DatasetError]
 
 
 def check_outline_of_csc(edges: InEdges, num_targets: int, complain: Complain) -> None:
-    """Raises what `complain` makes unless types and sizes fit together."""
+    """Raises an error of ``complain`` unless dtypes and sizes fit together."""
     for name, array in zip((INDPTR, INDICES, EDGE_IDS), _arrays(edges), strict=False):
         wide = (torch.int64,) if name == INDPTR else (torch.int32, torch.int64)
         if array.dtype not in wide or array.dim() != 1:
@@ -86,8 +85,8 @@ def check_outline_of_csc(edges: InEdges, num_targets: int, complain: Complain) -
 
 
 def check_entries_of_csc(edges: InEdges, num_sources: int, complain: Complain) -> None:
-    """Raises what `complain` makes unless all entries are in range and in canonical order. What is
-    mapped is read from its file, and a sampler does not check it again."""
+    """Raises an error of ``complain`` unless all entries are in range and in canonical order. Files
+    are read, not mapped. A sampler does not check the edges again."""
     before = 0
     for at, piece in _pieces(edges, INDPTR):
         values = torch.cat([torch.tensor([before]), piece])
@@ -127,7 +126,7 @@ def _check_span(name: str, at: int, piece: Tensor, size: int, what: str, complai
 
 
 def _pieces(edges: InEdges, name: str) -> Iterator[tuple[int, Tensor]]:
-    """Yields the position and the entries of pieces of an array, from its file if it has one."""
+    """Yields (position, entries) of an array, some entries at a time, from the file if mapped."""
     number = (INDPTR, INDICES, EDGE_IDS).index(name)
     if isinstance(edges, MappedEdges):
         pieces = file_pieces(edges.files[number])

@@ -16,27 +16,22 @@ from pyg_batchgnn.data.errors import broken
 from pyg_batchgnn.ops import InEdges, QuantizedTensor
 from pyg_batchgnn.types import FEATURES, HOMOGENEOUS, LABELS, NODES, Group, Relation, RowKind, Schema
 
-#: The arrays of a split that are not attributes of its links.
+#: The arrays of a link split that are not attributes of links.
 INDEX, NEGATIVES, NEGATIVE_TARGETS = "index", "negatives", "negative_targets"
-#: The attribute of links with the id of the edge that each one is, and that of edges with the id of
-#: the reverse of each edge in the same relation, -1 for none.
+#: Attributes with a meaning. Of links: the id of the edge that each link is. Of edges: the id of
+#: each edge's reverse in the same relation, -1 for none.
 EDGE_ID, REVERSE_ID = "edge_id", "reverse_id"
 
 
 @dataclass(frozen=True, eq=False)
 class LinkSplit:
-    """The links of one split of a relation.
+    """The links of one split of a relation, to learn from or to be ranked."""
 
-    Attributes:
-        index: [2, n] int32 or int64, sources above targets, by ids within their types.
-        tables: the attributes of the links by name, [n, ...] each, such as "year".
-        negatives: [2, m] pairs that are no links, which all links are ranked among, or None.
-        negative_targets: [n, k] nodes, the targets that each link's own is ranked among, or None.
-    """
-
-    index: Tensor
-    tables: dict[str, Tensor] = field(default_factory=dict)
+    index: Tensor  # [2, n] int32 or int64, source and target ids within their types
+    tables: dict[str, Tensor] = field(default_factory=dict)  # attributes, [n, ...], such as "year"
+    #: [2, m] pairs that are no links, which all links are ranked among, or None
     negatives: Tensor | None = None
+    #: [n, k] target ids that each link is ranked among, or None
     negative_targets: Tensor | None = None
 
     def __len__(self) -> int:
@@ -44,98 +39,87 @@ class LinkSplit:
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, Tensor]) -> LinkSplit:
+        """Makes a split of its arrays by name, as `arrays` returns them."""
         known = (INDEX, NEGATIVES, NEGATIVE_TARGETS)
         tables = {name: table for name, table in arrays.items() if name not in known}
         return cls(arrays[INDEX], tables, arrays.get(NEGATIVES), arrays.get(NEGATIVE_TARGETS))
 
     def arrays(self) -> dict[str, Tensor]:
-        """Returns everything that is written of the split, by name."""
+        """Returns everything that is written of the split, by array name."""
         fixed = {INDEX: self.index, NEGATIVES: self.negatives, NEGATIVE_TARGETS: self.negative_targets}
         return {**{name: one for name, one in fixed.items() if one is not None}, **self.tables}
 
 
 @dataclass(frozen=True, eq=False)
 class NodeSet:
-    """The nodes of one type.
+    """The nodes of one type, with ids 0 to N_t - 1."""
 
-    Attributes:
-        name: the node type.
-        num_nodes: the number of nodes N_t; their ids are 0 to N_t - 1.
-        tables: the attributes by name: [N_t, ...], any dtype and shape. By convention "x" are the
-            features and "y" the labels (class numbers 0 to C - 1, or -1 where a node has none).
-        splits: the node ids of each split, int64. "train", "val" and "test" are disjoint.
-        num_classes: the number of classes C; 0 where "y" holds no class numbers, or is absent.
-    """
-
-    name: str
-    num_nodes: int
+    name: str  # the node type
+    num_nodes: int  # the number of nodes N_t
+    #: attributes by name: [N_t, ...], any dtype and shape. By convention "x" are the features and
+    #: "y" the labels (class numbers 0 to C - 1, -1: none)
     tables: dict[str, Tensor] = field(default_factory=dict)
+    #: node ids of each split, int64. "train", "val" and "test" are disjoint
     splits: dict[str, Tensor] = field(default_factory=dict)
-    num_classes: int = 0
+    num_classes: int = 0  # the number of classes C; 0 without class numbers in "y"
 
     @property
     def group(self) -> Group:
+        """The key of these nodes in mappings of nodes and edges."""
         return Group(RowKind.NODE, self.name)
 
     @property
     def num_rows(self) -> int:
+        """The number of nodes."""
         return self.num_nodes
 
 
 class EdgePiece(NamedTuple):
-    """Some edges of a relation."""
-
-    source: Tensor  # [n] int32 or int64
-    target: Tensor  # [n] int32 or int64
-    edge: Tensor  # [n] int32 or int64, their ids
+    source: Tensor  # [n] int32 or int64, source ids
+    target: Tensor  # [n] int32 or int64, target ids
+    edge: Tensor  # [n] int32 or int64, edge ids
 
 
-#: What making a list of an edge by destination takes at its peak.
-_LIST_BYTES = 40
+_LIST_BYTES = 40  # bytes per edge at the peak of making a list from edges by destination
 
 
 @dataclass(frozen=True, eq=False)
 class EdgeSet:
-    """The edges of one relation.
+    """The edges of one relation, with ids 0 to E_r - 1."""
 
-    Attributes:
-        relation: the names of the source type, of the relation and of the target type.
-        topology: the edges by ids within their types. [2, E_r] int32 or int64 are (source,
-            destination) of each edge, whose position is its id. `InEdges` are by destination, in
-            ascending id.
-        tables: the attributes by name: [E_r, ...], any dtype and shape. By convention "edge_attr"
-            are the features.
-        links: the links of each split, "train", "val" and "test", for learning and for measuring;
-            the edges that a model sees are those of `topology` alone. Links that are edges, whose
-            labels "y" are to be learned, have their ids as the attribute "edge_id".
-        num_classes: as of a `NodeSet`, of the labels "y" of edges.
-    """
-
-    relation: Relation
+    relation: Relation  # (source type, relation, target type)
+    #: [2, E_r] int32 or int64: source and target of each edge, whose position is its id; or
+    #: `InEdges`: by target, then by ascending id. Ids of nodes are within their types
     topology: Tensor | InEdges
+    #: attributes by name: [E_r, ...], any dtype and shape. By convention "edge_attr" are the
+    #: features
     tables: dict[str, Tensor] = field(default_factory=dict)
+    #: the links of "train", "val" and "test", to learn and to measure. Models see the edges of
+    #: `topology` alone. Links that are edges with labels "y" to learn have the attribute "edge_id"
     links: dict[str, LinkSplit] = field(default_factory=dict)
-    num_classes: int = 0
+    num_classes: int = 0  # the number of classes in the labels "y" of edges; 0 without
 
     @property
     def group(self) -> Group:
+        """The key of these edges in mappings of nodes and edges."""
         return Group(RowKind.EDGE, self.relation)
 
     @property
     def num_edges(self) -> int:
-        """The number of stored (directed) edges E_r."""
+        """The number E_r of stored (directed) edges."""
         if isinstance(self.topology, InEdges):
             return self.topology.num_edges
         return int(self.topology.shape[-1])
 
     @property
     def csc(self) -> InEdges | None:
+        """The edges by destination; None if they are a list."""
         return self.topology if isinstance(self.topology, InEdges) else None
 
     @property
     def edge_index(self) -> Tensor:
-        """[2, E_r] int32 or int64, the edges by id. Of edges by destination it is made when it is
-        read, as int64. Raises DatasetError if that would take more than half of the free memory."""
+        """[2, E_r] int32 or int64, the edges by id. From edges by destination it is made at each
+        call, as int64. Raises `DatasetError` if that takes more than half of the free memory."""
         if isinstance(self.topology, Tensor):
             return self.topology
         size, free = _LIST_BYTES * self.num_edges, machine.memory().available
@@ -146,7 +130,7 @@ class EdgeSet:
         return self.topology.edge_list()
 
     def some(self, edges: range) -> EdgePiece:
-        """Returns some edges in the order in which they are stored, without a list of all edges."""
+        """Returns the stored edges at these positions, without a list of all edges."""
         at = slice(edges.start, edges.stop)
         if isinstance(self.topology, Tensor):
             source, target = self.topology[:, at]
@@ -157,18 +141,19 @@ class EdgeSet:
 
     @property
     def num_rows(self) -> int:
+        """The number of edges."""
         return self.num_edges
 
 
 def class_numbers(tables: Mapping[str, Tensor]) -> Tensor | None:
-    """Returns the labels "y" as [N] int64 if they are class numbers, otherwise None."""
+    """Returns the labels "y" as [N] int64 if they are class numbers, else None."""
     y = narrow_class_numbers(tables)
     return None if y is None else y.to(torch.int64)
 
 
 def narrow_class_numbers(tables: Mapping[str, Tensor]) -> Tensor | None:
-    """Returns the labels "y" as [N] of their own type (int64 of wide unsigned ones) if they are
-    integers [N] or [N, 1]; None for floating-point targets, booleans, or several per node."""
+    """Returns the labels "y" as [N] in their own integer dtype (unsigned ones of more than 8 bits:
+    int64). None unless they are integers [N] or [N, 1]. ``tables``: attributes by name."""
     y = tables.get(LABELS)
     if y is None or y.dtype is torch.bool or y.is_floating_point() or y.is_complex():
         return None
@@ -179,7 +164,7 @@ def narrow_class_numbers(tables: Mapping[str, Tensor]) -> Tensor | None:
 
 
 def count_classes(tables: Mapping[str, Tensor]) -> int:
-    """Returns the largest class number + 1; 0 where "y" holds no class numbers or is absent."""
+    """Returns the largest class number in "y" + 1; 0 without class numbers."""
     labels = narrow_class_numbers(tables)
     return 0 if labels is None or not labels.numel() else max(int(labels.max()) + 1, 0)
 
@@ -194,24 +179,22 @@ _Set = TypeVar("_Set", NodeSet, EdgeSet)
 class Dataset:
     """A graph of any node types and relations. Readers return only what `check_dataset` has passed.
 
-    Properties of the only type or relation, such as `nodes` and `edge_index`, can be read from the
-    data set itself if there is only one; otherwise they raise an error that says what to read.
+    >>> edge_index = torch.tensor([[0, 1], [1, 2]])
+    >>> Dataset.homogeneous("mine", 3, edge_index, nodes={"x": torch.zeros(3, 4)})
+    Dataset(mine: 3 nodes, 2 edges, 4 features, 0 classes, 0/0/0 train/val/test nodes)
+
+    `nodes`, `edges`, `edge_index`, `splits`, `num_classes` and `num_features` are those of the only
+    type or relation; if there are several, they raise an error that names what to read.
 
     Tensors read from a folder are mapped from its files: only the pages used are read, and writing
     to one changes this process's copy, never the file.
-
-    Attributes:
-        name: the short name, as `load_dataset` knows it.
-        node_sets, edge_sets: the nodes of each type, and the edges of each relation.
-        source: one sentence that says where the data came from.
-        has_names: False for a homogeneous graph, whose names of types are ours and not the user's.
     """
 
-    name: str
-    node_sets: tuple[NodeSet, ...]
-    edge_sets: tuple[EdgeSet, ...]
-    source: str = "Given by the caller."
-    has_names: bool = True
+    name: str  # the short name, for `load_dataset` and errors
+    node_sets: tuple[NodeSet, ...]  # the nodes, by type
+    edge_sets: tuple[EdgeSet, ...]  # the edges, by relation
+    source: str = "Given by the caller."  # one sentence: where the data came from
+    has_names: bool = True  # False: a homogeneous graph, whose type names are ours, not the user's
 
     @classmethod
     def homogeneous(
@@ -227,10 +210,9 @@ class Dataset:
         source: str = "Given by the caller.",
     ) -> Dataset:
         """Makes a graph of one node type and one relation. Nothing is copied or checked.
-        ``edge_index``: [2, E] int32 or int64, or the edges by destination. ``nodes``, ``edges``:
-        attributes by name, [N, ...] and [E, ...] each. ``splits``: node ids by name of the split,
-        int64. ``num_classes``: without it the largest class number + 1 (`count_classes`).
-        ``source``: where the data came from."""
+        ``edge_index``: [2, E] int32 or int64, or edges by destination. ``nodes``, ``edges``:
+        attributes by name, [N, ...] and [E, ...]. ``splits``: node ids by split, int64.
+        ``num_classes``: None counts them (`count_classes`). ``source``: a sentence."""
         tables = dict(nodes or {})
         classes = count_classes(tables) if num_classes is None else num_classes
         return cls(
@@ -243,7 +225,7 @@ class Dataset:
 
     @cached_property
     def schema(self) -> Schema:
-        """The node types and the relations, in the order of the sets."""
+        """Node types and relations, in the order of the sets."""
         return Schema(
             tuple(nodes.name for nodes in self.node_sets),
             tuple(edges.relation for edges in self.edge_sets),
@@ -257,30 +239,31 @@ class Dataset:
 
     @property
     def num_nodes(self) -> int:
-        """The number of nodes, of all types."""
+        """The number of nodes of all types."""
         return sum(nodes.num_nodes for nodes in self.node_sets)
 
     @property
     def num_edges(self) -> int:
-        """The number of stored (directed) edges, of all relations."""
+        """The number of stored (directed) edges of all relations."""
         return sum(edges.num_edges for edges in self.edge_sets)
 
     def nodes_of(self, name: str) -> NodeSet:
-        """Returns the nodes of a type. Raises KeyError if the graph has no such type."""
+        """Returns the nodes of a type. Raises `KeyError` for an unknown type."""
         return self.node_sets[self.schema.type_number(name)]
 
     def edges_of(self, relation: Relation) -> EdgeSet:
-        """Returns the edges of a relation. Raises KeyError if the graph has no such relation."""
+        """Returns the edges of a relation. Raises `KeyError` for an unknown relation."""
         return self.edge_sets[self.schema.relation_number(relation)]
 
     def split(self, name: str, node_type: str | None = None) -> Tensor:
-        """Returns a split's node ids, int64, or none. One node type needs no ``node_type``."""
+        """Returns [n] int64, the node ids of a split; empty if there is no such split.
+        ``node_type``: not needed if there is only one."""
         nodes = self.nodes if node_type is None else self.nodes_of(node_type)
         return nodes.splits.get(name, torch.empty(0, dtype=torch.int64))
 
     def read_topology(self, at_most: int | None = None) -> Dataset:
-        """Returns the same data set with edges that are mapped by destination read into memory; as
-        it is if they take more than ``at_most`` bytes."""
+        """Returns the data set with mapped edges read into memory; if these take more than
+        ``at_most`` bytes, the same data set."""
         mapped = [one.topology for one in self.edge_sets if isinstance(one.topology, MappedEdges)]
         if at_most is not None and sum(edges.nbytes for edges in mapped) > at_most:
             return self
@@ -291,7 +274,7 @@ class Dataset:
         return replace(self, edge_sets=sets)
 
     def without_attributes(self) -> Dataset:
-        """Returns the same graph with its splits and no attributes."""
+        """Returns the graph and its splits, without attributes."""
         nodes = tuple(replace(one, tables={}) for one in self.node_sets)
         return replace(
             self, node_sets=nodes, edge_sets=tuple(replace(one, tables={}) for one in self.edge_sets)
@@ -299,22 +282,20 @@ class Dataset:
 
     @property
     def nodes(self) -> NodeSet:
-        """The nodes of the only type."""
         return self._only(self.node_sets, "nodes", "nodes_of(type)")
 
     @property
     def edges(self) -> EdgeSet:
-        """The edges of the only relation."""
         return self._only(self.edge_sets, "edges", "edges_of(relation)")
 
     @property
     def edge_index(self) -> Tensor:
-        """[2, E] int32 or int64, the edges of the only relation; see `EdgeSet.edge_index`."""
+        """[2, E] int32 or int64; see `EdgeSet.edge_index`."""
         return self._only(self.edge_sets, "edge_index", "edges_of(relation).edge_index").edge_index
 
     @property
     def splits(self) -> dict[str, Tensor]:
-        """The node ids of each split of the only type, int64."""
+        """The node ids of the only type by split, int64."""
         return self._only(self.node_sets, "splits", "nodes_of(type).splits").splits
 
     @property
@@ -324,7 +305,7 @@ class Dataset:
 
     @property
     def num_features(self) -> int:
-        """The number of feature columns F of the only type; 0 unless "x" has two dimensions."""
+        """The number of columns of "x"; 0 unless "x" has two dimensions."""
         x = self._only(self.node_sets, "num_features", "nodes_of(type).tables").tables.get(FEATURES)
         return int(x.shape[1]) if x is not None and x.dim() == 2 else 0
 
@@ -348,11 +329,11 @@ class Dataset:
         )
 
     def to_pyg(self, feature_dtype: torch.dtype | None = None) -> Any:
-        """Returns the same graph as PyG's `Data`, or as `HeteroData` if its types have names. It
-        shares the tensors. `edge_index` becomes int64. Edges by destination become `adj_t`, which
-        our loaders read where it lies, and `num_edges`. Splits become boolean masks, such as
-        `train_mask`. ``feature_dtype``: what `x` is converted to. Raises DatasetError if two
-        attributes, or an attribute and a mask, have the same name."""
+        """Returns the graph as PyG's `Data`, or as `HeteroData` if its types have names. It shares
+        the tensors. `edge_index` becomes int64. Edges by destination become `adj_t`, which only our
+        loaders read, and `num_edges`. Splits become boolean masks such as `train_mask`.
+        ``feature_dtype``: converts `x`; None keeps its dtype. Raises `DatasetError` if two
+        attributes, or an attribute and a mask, have one name."""
         from torch_geometric.data import Data, HeteroData
 
         typed = self.has_names
@@ -382,7 +363,7 @@ class Dataset:
 
 
 def converted(table: Tensor, dtype: torch.dtype) -> Tensor:
-    """Returns a float table in another type. Int8-quantised ones stay so and decode into it."""
+    """Returns a floating-point table in another dtype; int8 codes stay, and decode into it."""
     if isinstance(table, QuantizedTensor):
         return QuantizedTensor(table.codes, table.decoding, dtype)
     return table.to(dtype)

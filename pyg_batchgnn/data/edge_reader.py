@@ -1,4 +1,4 @@
-"""Reads lists of edges from files in pieces, which are read and not mapped."""
+"""Reads lists of edges from files, some edges at a time, without mapping them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from pyg_batchgnn.data.parquet import ENDS, columns_of_edges, count_rows, parque
 
 @dataclass(frozen=True)
 class EdgeReader:
-    """A list of edges in files."""
+    """A list of edges in files, to be read in pieces."""
 
     files: Sequence[Path]
     num_edges: int
-    #: yields sources and destinations, at most a number of edges at a time
+    #: yields (sources, targets) of successive edges, at most as many as its argument
     pieces: Callable[[int], Iterator[tuple[np.ndarray, np.ndarray]]]
-    columns: Sequence[str] = ()  # of Parquet files, those that are attributes of the edges
+    columns: Sequence[str] = ()  # of Parquet files: the columns that are attributes of edges
 
     def file_of(self, end: int) -> Path:
         return self.files[end if self.files[0].stem == "src" else 0]
@@ -66,7 +66,7 @@ def column_reader(*files: Path) -> EdgeReader:
 
 
 def parquet_reader(files: Sequence[Path]) -> EdgeReader:
-    """Reads the columns `src` and `dst` of Parquet files, one file after the other."""
+    """Reads the columns `src` and `dst` of Parquet files, file after file."""
 
     def pieces(size: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         for piece in parquet_pieces(files, ENDS, size):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 
 class DatasetError(ValueError):
-    """A data set cannot be read, is inconsistent, or was asked for wrongly, in one line."""
+    """A data set cannot be read, made or used as asked. The message is one line with the remedy."""
 
     def __init__(self, text: str) -> None:
         super().__init__(" ".join(text.splitlines()))  # names and other libraries' texts have more
@@ -15,7 +15,7 @@ class DatasetNotFoundError(DatasetError, FileNotFoundError):
 
 
 def broken(file: str | Path, array: str, fact: str, remedy: str) -> DatasetError:
-    """Makes the error for one array of a file (or of a data set that never was in a file)."""
+    """Makes the error for an array in ``file``, or in the data set of that name."""
     return DatasetError(f"{file}: {array}: {fact}; {remedy}")
 
 

@@ -1,9 +1,9 @@
 """Sorts a list of edges by destination within a budget of memory, whatever its length.
 
 Edges are counted by destination. The destinations are cut into ranges whose edges fit the budget.
-Edges are spread to one bucket, a file, for each range, in their order, and each bucket is sorted by
-counting. So the in-edges of a node stay in ascending id. The steps are those of a journal: a sort
-that was killed goes on at the last step or bucket that was complete.
+Each range has a bucket, a file, to which its edges are spread in their order; each bucket is then
+sorted by counting. So the in-edges of a node stay in ascending id. The steps are those of a
+journal: a sort that was killed goes on after the last step or bucket that was complete.
 """
 
 from __future__ import annotations
@@ -28,31 +28,30 @@ from pyg_batchgnn.data.files.durable import sync_file, write_bytes, writing
 from pyg_batchgnn.data.files.journal import Journal, Made
 from pyg_batchgnn.data.files.npy import NpyAppender, npy_header
 
-#: Called with the phase, and how much of how much of it is done.
+#: Told the phase, the work that is done, and all work of the phase.
 Progress = Callable[[str, int, int], None]
 
-#: A piece is at most this many edges, and its arrays take this much memory for each.
+#: The most edges that are read at a time, and the bytes of memory that each takes.
 _PIECE, _PIECE_BYTES = 1 << 22, 96
-#: The share of the budget that a piece takes at most is one in this number.
-_PIECES_OF_BUDGET = 8
-#: What sorting a bucket takes for each of its nodes: two counters, and where their edges begin.
+_PIECES_OF_BUDGET = 8  # Edges that are read at a time take at most 1 / 8 of the budget.
+#: Bytes per node of sorting a bucket: two counters, and where the node's edges begin.
 _NODE_BYTES = 24
-#: The buckets have an open file each, and a process may often open only 1,024.
-_MOST_BUCKETS = 128
+_MOST_BUCKETS = 128  # Buckets have an open file each, and a process may often open only 1,024.
 
 
 @dataclass(frozen=True)
 class SortSizes:
-    """The sizes of a sort."""
+    """The sizes of a sort, as its budget allows."""
 
-    ids: torch.dtype  # the type of ids of nodes, on the way and in the end
-    record: np.dtype  # of an edge in a bucket: source, target, and its id where ids travel
-    piece: int  # the edges that are read at a time
-    bucket: int  # the edges, and the nodes, that a bucket has at most; a node of more has its own
+    ids: torch.dtype  # the dtype of node ids, in buckets and in the result
+    record: np.dtype  # an edge in a bucket: source, target, and its id if ids are kept
+    piece: int  # edges that are read at a time
+    bucket: int  # the most edges, and the most nodes, of a bucket; a node of more has its own
 
     @classmethod
     def of(cls, sources: int, targets: int, edges: int, edge_ids: bool, budget: int) -> SortSizes:
-        """Plans a sort of edges. Raises DatasetError if the budget is too small."""
+        """Plans a sort. ``sources``, ``targets``, ``edges``: their numbers. ``budget``: bytes.
+        Raises `DatasetError` if the budget is too small."""
         ids = ops.id_dtype(max(sources, targets))
         columns = [("source", _numpy(ids)), ("target", _numpy(ids))]
         record = np.dtype([*columns, *([("edge", _numpy(ops.id_dtype(edges)))] if edge_ids else [])])
@@ -74,17 +73,14 @@ class SortSizes:
 
 @dataclass(frozen=True)
 class SortedEdges:
-    """The outcome of a sort."""
-
     edges: int  # the number of edges
-    buckets: int  # the number of buckets; 0 where the edges were sorted already
+    buckets: int  # the number of buckets; 0 if the edges were sorted already
 
 
 class ExternalSort:
-    """The sort of the edges of one relation. ``name``: of the relation, for the names of steps.
-    ``sources``, ``targets``: the numbers of nodes at either end. ``file``: the file of an array by
-    its name. ``edge_ids``: keeps the ids of edges, unless they are the positions anyway.
-    ``budget``: bytes of memory, beside that of the program itself."""
+    """The sort of the edges of one relation. ``name``: the relation, for the names of steps.
+    ``sources``, ``targets``: the numbers of nodes at both ends. ``file``: returns the file of an
+    array by name. ``edge_ids``: True keeps the ids of edges. ``budget``: bytes of memory."""
 
     def __init__(
         self,
@@ -106,7 +102,7 @@ class ExternalSort:
         self._results = {INDICES: "source", **({EDGE_IDS: "edge"} if edge_ids else {})}
 
     def run(self) -> SortedEdges:
-        """Sorts the edges, or goes on with it."""
+        """Sorts the edges, or goes on after the last complete step."""
         edges = self._reader.num_edges
         if self._step("count", self._count)["ascending"]:
             self._step("copy", self._copy)
@@ -122,7 +118,7 @@ class ExternalSort:
         return self._journal.step(f"{what} {self._name}", make)
 
     def _count(self) -> Made:
-        """Writes where the in-edges of each node begin. The facts say if edges are sorted."""
+        """Writes where the in-edges of each node begin. Notes whether edges are sorted already."""
         indptr = torch.zeros(self._sizes[1] + 1, dtype=torch.int64)
         ascending, last, done = True, -1, 0
         for source, target in self._pieces("counting"):
@@ -153,7 +149,7 @@ class ExternalSort:
 
     def _spread(self) -> Made:
         """Cuts the destinations into ranges of at most a bucket of edges and of nodes, and writes
-        the edges to the buckets."""
+        each edge to its bucket."""
         indptr = np.load(self._file(INDPTR), mmap_mode="r")
         bounds, nodes, most = [0], self._sizes[1], self._plan.bucket
         while bounds[-1] < nodes:
@@ -186,7 +182,8 @@ class ExternalSort:
         return self._journal.work / f"{self._name}.{bucket:03d}"
 
     def _sort(self, file: Path, low: int, high: int) -> Made:
-        """Writes the sorted edges of a bucket to their place in the result."""
+        """Writes a bucket's edges, sorted, to their place in the result. ``low``, ``high``: its
+        range of destinations."""
         indptr = np.load(self._file(INDPTR), mmap_mode="r")
         first, last = int(indptr[low]), int(indptr[high])
         if high - low == 1:  # in order, and maybe more than fit into memory
@@ -219,7 +216,7 @@ class ExternalSort:
         return found
 
     def _put(self, array: str, first: int, values: np.ndarray) -> None:
-        """Writes values to their place in the file of an array, which need not exist yet."""
+        """Writes values from position ``first`` on to an array's file, which is made if missing."""
         file, header = self._file(array), npy_header(values.dtype, (self._reader.num_edges,))
         with writing(file), file.open("r+b" if file.exists() else "w+b") as stream:
             stream.write(header)
@@ -229,7 +226,7 @@ class ExternalSort:
         sync_file(file)
 
     def _pieces(self, phase: str) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yields sources and destinations of edges, in the type of ids if they fit it."""
+        """Yields sources and destinations of successive edges, as ids of the result if they fit."""
         done = 0
         for source, target in self._reader.pieces(self._plan.piece):
             if len(source):
@@ -238,7 +235,7 @@ class ExternalSort:
             self._progress(phase, done, self._reader.num_edges)
 
     def _as_ids(self, values: np.ndarray) -> Tensor:
-        """Ids that do not fit stay wide, and `_check` refuses them."""
+        """Returns ids in the result's dtype; those that do not fit stay wide for `_check`."""
         wide = values if values.dtype in (np.int32, np.int64) else values.astype(np.int64)
         ids = torch.from_numpy(np.require(wide, wide.dtype.newbyteorder("="), ["C", "W"]))
         low, high = ops.extent(ids) if self._plan.ids is torch.int32 and ids.dtype is torch.int64 else (0, 0)

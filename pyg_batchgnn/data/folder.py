@@ -68,29 +68,29 @@ def read_folder(path: str | Path) -> Dataset:
 
     Edges are `edge_index.npy` [2, E], which is mapped, or `src.npy` and `dst.npy` [E], or
     `edges*.parquet` with columns src and dst, which are read into memory; their other columns of
-    numbers are attributes of edges. Or they are by destination, and mapped: `csc/indptr.npy`
-    [N + 1], `csc/indices.npy` [E] and, where ids are not positions, `csc/edge_ids.npy` [E]. All
-    else is optional, and mapped but for Parquet:
+    numbers are attributes of edges. Or they are by destination, and mapped: `csc/indptr.npy` [N +
+    1], `csc/indices.npy` [E] and, if ids are not positions, `csc/edge_ids.npy` [E]. All else is
+    optional, and mapped but for Parquet:
 
     - `nodes/NAME.npy` [N, ...] and `edges/NAME.npy` [E, ...]: the attributes NAME, of any dtype;
-    - `decoding/nodes/NAME.npy` [2, F] float32, and `decoding/edges/NAME.npy`: the scales and the
-      offsets of columns of attributes that are int8 codes (`QuantizedTensor`);
+    - `decoding/nodes/NAME.npy` [2, F] float32, and `decoding/edges/NAME.npy`: scales and offsets of
+    the columns of an attribute that is int8 codes (`QuantizedTensor`);
     - `nodes*.parquet`: an attribute of nodes for each column of numbers;
     - `splits/NAME.npy`: the node ids of the split NAME;
-    - in the folder itself `x.npy`, `y.npy` and `edge_attr.npy`, where features that are neither
-      float16 nor float32 become float32, and class numbers int64 (NaN: no label, -1); and
-      `train_idx.npy` (node ids) or `train_mask.npy` (bool [N]), and so for val and test;
-    - META.json: name, source, num_nodes and num_classes. In folders that this package wrote it also
-      holds dtype, shape and checksum of every array, which are compared.
+    - `links/NAME/index.npy` [2, n] and attributes beside it: the links of the split NAME;
+    - in the folder itself `x.npy`, `y.npy` and `edge_attr.npy`: features become float32 unless they
+    are float16, class numbers int64 (NaN: no label, -1); and `train_idx.npy` (node ids) or
+    `train_mask.npy` (bool [N]), and so for val and test;
+    - META.json: name, source, num_nodes and num_classes; in folders that this package wrote also
+    dtype, shape and checksum of every array, which are compared.
 
-    A graph of several node types or relations has a file of edges for each relation, named by the
-    source type, the relation and the target type: `edge_index/author__writes__paper.npy`, or
-    `.parquet`, or several `.*.parquet`, or `csc/author__writes__paper/indptr.npy` and the others.
-    Its attributes and splits lie in folders by type and
-    relation: `nodes/paper/NAME.npy`, `edges/author__writes__paper/NAME.npy`,
-    `splits/paper/NAME.npy`; or `nodes/paper.parquet`, or several `nodes/paper.*.parquet`.
-    META.json may give `node_types` and `relations` in the order wanted, which is alphabetical
-    otherwise, and num_nodes and num_classes by type.
+    In a graph of several node types or relations, each relation's edges are in a file named
+    SOURCE__RELATION__TARGET: `edge_index/author__writes__paper.npy`, or `.parquet`, or several
+    `.*.parquet`, or `csc/author__writes__paper/indptr.npy` and the others. Attributes and splits
+    lie in folders by type and relation: `nodes/paper/NAME.npy`,
+    `edges/author__writes__paper/NAME.npy`, `splits/paper/NAME.npy`; or `nodes/paper.parquet`, or
+    several `nodes/paper.*.parquet`. META.json may give `node_types` and `relations`, whose order is
+    else alphabetical, and num_nodes and num_classes by type.
 
     Warns:
         UserWarning: a file of data, or a column of a Parquet file, is not read.
@@ -104,8 +104,8 @@ def read_folder(path: str | Path) -> Dataset:
 
 
 def open_folder(path: str | Path) -> Dataset:
-    """Reads a folder as `read_folder` does, but does not look at node ids, labels and features: for
-    `partition`, where each rank checks what it reads, and for folders that were checked before."""
+    """Reads a folder like `read_folder`, but checks only shapes and dtypes, not ids, labels and
+    features: for `partition`, whose ranks check what they read, and for folders checked before."""
     return check_outline(*_read(path))
 
 
@@ -148,7 +148,8 @@ def _read(path: str | Path) -> tuple[Dataset, dict[str, str | Path]]:
 
 
 def verify_folder(path: str | Path) -> int:
-    """Compares every file with META.json, however large. Returns their number."""
+    """Compares every file with its checksum in META.json, however large. Returns the number of
+    files. Raises `DatasetError` for a damaged or missing file, or if there are no checksums."""
     path = Path(path).expanduser()
     if not path.is_dir():
         raise DatasetNotFoundError(f"{path}: no such folder; give a folder that this program wrote")
@@ -167,15 +168,16 @@ def verify_folder(path: str | Path) -> int:
     return len(folder.meta.arrays)
 
 
-#: Attributes that may lie in the folder itself, and whose columns of Parquet files are converted.
+#: Attributes that may lie in the folder itself. Their columns in Parquet are converted too.
 _CONVENTIONS: dict[str, tuple[Group, Callable[[np.ndarray, str | Path, str], Tensor]]] = {
     FEATURES: (NODES, to_features),
     LABELS: (NODES, to_targets),
     EDGE_FEATURES: (EDGES, to_features),
 }
 _MASKS, _INDICES = ([f"{name}_{form}" for name in SPLITS] for form in ("mask", "idx"))
-#: The arrays that may lie in the folder itself, and the folders of the others.
+#: Arrays that may lie in the folder itself.
 _USUAL = ("edge_index", "src", "dst", *_CONVENTIONS, *_MASKS, *_INDICES)
+#: Folders of all other arrays.
 _FOLDERS = ("edge_index", CSC_FOLDER, *FOLDERS.values(), DECODING_FOLDER, SPLITS_FOLDER, LINKS_FOLDER)
 #: The endings of files that hold data.
 _DATA = {
@@ -185,7 +187,7 @@ _DATA = {
 
 
 class FolderReader:
-    """One folder that is being read. ``files``: each array's file, by `check_dataset`'s name."""
+    """A data folder that is being read. ``files``: the file of each array, for `check_dataset`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -208,7 +210,8 @@ class FolderReader:
         return self.path / f"{array}.npy"
 
     def open(self, array: str, stands_for: str | None = None) -> Tensor | None:
-        """Maps an array after comparing it with META.json; None if the folder has no such file."""
+        """Maps an array, compared with META.json; None if there is no such file. ``stands_for``:
+        the array's usual name, if the file has another."""
         file = self.file(array)
         if not file.is_file():
             return None
@@ -222,8 +225,8 @@ class FolderReader:
         return map_tensor(file, array_name(array), self.meta.arrays[array])
 
     def schema(self) -> Schema:
-        """Returns the schema: META.json's, else that of the files, with names in alphabetical
-        order. A folder without edges of named relations holds a homogeneous graph."""
+        """Returns META.json's schema; without one, the node types and relations that files are
+        named by, in alphabetical order. A folder without such names has a homogeneous graph."""
         if self.meta.schema is not None:
             return self.meta.schema
         lists = sorted((self.path / "edge_index").glob("*"))
@@ -288,7 +291,6 @@ class FolderReader:
         return to_index(found, self.files[array], array_name(array))
 
     def _ends(self, group: Group) -> np.ndarray | None:
-        """Reads src.npy and dst.npy into memory; None if they are not there."""
         if group != EDGES:
             return None
         source, target = self.open("src"), self.open("dst")
@@ -408,8 +410,8 @@ class FolderReader:
     def num_nodes(
         self, group: Group, ids: Sequence[Tensor], tables: dict[str, Tensor], lengths: Collection[int]
     ) -> int:
-        """Returns the number of nodes of a type: of META.json, else of edges by destination
-        (``lengths``), of its Parquet files, an attribute or a mask, else the largest id + 1."""
+        """Returns the number of nodes of a type. META.json says it; else edges by destination
+        (``lengths``), Parquet files, an attribute or a mask do; else the largest of ``ids`` + 1."""
         if group.name in self.meta.num_nodes:
             return self.meta.num_nodes[str(group.name)]
         if lengths:
@@ -424,7 +426,6 @@ class FolderReader:
         return max((int(ends.max()) + 1 for ends in ids if ends.numel()), default=0)
 
     def warn_of_unread(self) -> None:
-        """Warns of files of data that nothing has read, by name."""
         folders = [path for name in _FOLDERS for path in (self.path / name).rglob("*")]
         for path in sorted([*self.path.glob("*"), *folders]):
             if path.suffix.lower() not in _DATA or path in self._read or not path.is_file():
@@ -461,7 +462,6 @@ def array_name(array: str) -> str:
 
 
 def read_links(folder: FolderReader, schema: Schema) -> dict[Group, dict[str, LinkSplit]]:
-    """Returns the links of each split, by relation."""
     found: dict[Group, dict[str, dict[str, Tensor]]] = {group: {} for group in schema.edge_groups}
     for array in folder.arrays_in(LINKS_FOLDER):
         place, values = link_of(array), folder.opened(array)

@@ -27,20 +27,18 @@ from pyg_batchgnn.data.meta import Meta, attribute_array, csc_array, edge_array,
 from pyg_batchgnn.data.parquet import count_rows, parquet_files, parquet_pieces
 from pyg_batchgnn.types import EDGE_FEATURES, EDGES, NODES, Group, Schema
 
-#: The rows of attributes in Parquet that are converted at a time.
-_ROWS = 1 << 18
+_ROWS = 1 << 18  # rows of attributes in Parquet that are converted at a time
 
 
 @dataclass(frozen=True)
 class ConvertedFolder:
-    """The outcome of a conversion: what was sorted, by relation; the bytes of the other files that
-    are hard links, and that were copied; and seconds by phase, of this call."""
+    """What `convert_folder` did."""
 
-    folder: Path
-    edges: Mapping[str, SortedEdges]
-    linked: int
-    copied: int
-    seconds: Mapping[str, float]
+    folder: Path  # the new folder
+    edges: Mapping[str, SortedEdges]  # what was sorted, by relation; "edges" if homogeneous
+    linked: int  # bytes of other files that became hard links
+    copied: int  # bytes of other files that were copied
+    seconds: Mapping[str, float]  # wall time of this call by phase
 
 
 def convert_folder(
@@ -52,21 +50,25 @@ def convert_folder(
     links: bool = True,
     progress: Progress | None = None,
 ) -> ConvertedFolder:
-    """Writes a new folder whose edges lie by destination.
+    """Writes a new data folder whose edges lie by destination, so that training maps them.
 
-    Edges are those of `edge_index.npy`, `src.npy` and `dst.npy`, or Parquet files, as `read_folder`
-    reads them, and are sorted on disk, which takes 8 bytes per edge on the way (12 with ids of
-    edges), or twice that where ids take 8 bytes. Everything else is as it was. A call that was
-    killed, or met a full disk, is gone on with by the next one.
+    >>> convert_folder("graphs/large", "graphs/large-csc", memory_budget="4GiB")  # doctest: +SKIP
+
+    Edges are those that `read_folder` reads from `edge_index.npy`, `src.npy` and `dst.npy`, or
+    Parquet. They are sorted on disk, which takes 8 bytes per edge meanwhile (12 with ids of edges),
+    or twice that if ids take 8 bytes. All else stays as it was. After a crash or a full disk, the
+    same call goes on from there.
 
     Args:
+        source: the data folder.
         path: the new folder; it must not exist, and appears only when it is complete.
         memory_budget: bytes of memory, or a text such as "4GiB", beside the 400 MB of the program
-            itself; a quarter of what is free by default. The result does not depend on it.
-        edge_ids: keeps the ids of edges also where edges have no attributes. Positions become ids
-            there otherwise, which saves 4 bytes per edge.
-        links: makes hard links to files that stay as they are, or copies where there can be none.
-        progress: told what is done.
+            itself; None: a quarter of the free memory. The result does not depend on it.
+        edge_ids: True keeps the ids of edges even if edges have no attributes. Else their positions
+            become the ids, which saves 4 bytes per edge.
+        links: True makes hard links to files that stay as they are, or copies if links cannot be
+            made.
+        progress: told (phase, work done, all work).
 
     Raises:
         DatasetError: there is no such folder, or no edges in it; ``path`` exists, a file is
@@ -114,7 +116,7 @@ class _Conversion:
         self._counts = self._count_nodes()
 
     def check(self) -> None:
-        """Raises DatasetError if the budget is too small or the disk has too little room."""
+        """Raises `DatasetError` if the budget is too small or the disk lacks space."""
         needed = 0
         for group, reader in self._readers.items():
             if reader is not None:
@@ -186,13 +188,12 @@ class _Conversion:
         self._tell(phase, done, total)
 
     def _lap(self, phase: str) -> None:
-        """Counts the time since the last call for a phase."""
         now = time.perf_counter()
         self._seconds[phase] = self._seconds.get(phase, 0.0) + now - self._last
         self._last = now
 
     def _has_ids(self, group: Group) -> bool:
-        """Returns whether the ids of edges are kept: edges with attributes need them."""
+        """Returns True if the ids of edges are kept: edges with attributes need them."""
         folder, reader = self._folder, self._readers[group]
         tables = folder.path / attribute_array(group, "x")
         has_tables = any(tables.parent.glob("*.npy")) or (
@@ -200,10 +201,7 @@ class _Conversion:
         )
         return self._keeps_ids or has_tables or (reader is not None and bool(reader.columns))
 
-    # Nodes
-
     def _count_nodes(self) -> dict[Group, int]:
-        """Returns the number of nodes of each type, from META.json, headers, or the edges."""
         counts = {}
         for number, group in enumerate(self._schema.node_groups):
             said = self._folder.meta.num_nodes.get(str(group.name))
@@ -241,8 +239,6 @@ class _Conversion:
                     self._progress("reading ids", 0, 1)
         return largest
 
-    # Other files
-
     def _write_columns(self, journal: Journal, group: Group, reader: EdgeReader) -> Made:
         files, out, done = [], dict[str, NpyAppender](), 0
         try:
@@ -270,9 +266,9 @@ def place_others(
     links: bool,
     report: Callable[[int, int], None],
 ) -> tuple[dict[str, ArrayPromise], dict[str, int]]:
-    """Links or copies all files of a folder but META.json and those that are ``gone``. ``known``:
-    what META.json promises. ``report``: told the bytes that are done, and all. Returns what to
-    promise of the arrays, and the bytes "linked" and "copied"."""
+    """Links or copies all files of a folder, except META.json and the files in ``gone``. Returns
+    the arrays' promises, and bytes "linked" and "copied". ``known``: promises of the old META.json.
+    ``report``: told the bytes that are done, and all bytes."""
     promises, sizes = dict[str, ArrayPromise](), {"linked": 0, "copied": 0}
     files = [file for file in sorted(source.rglob("*")) if file.is_file() and file not in gone]
     files = [file for file in files if file != source / META_FILE]
@@ -319,8 +315,8 @@ def _length(file: Path) -> int:
 
 
 def link_or_copy(file: Path, target: Path, links: bool, report: Callable[[int], Any]) -> bool:
-    """Makes a hard link to a file where that is wanted and possible, else a copy. ``report``: told
-    the bytes that are copied. Returns whether it is a link."""
+    """Makes a hard link to a file if ``links`` and if possible, else a copy. Returns True for a
+    link. ``report``: told the bytes copied so far."""
     with writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         target.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Writes a data set to a folder: to a temporary name, renamed when it is complete."""
+"""Writes a data set to a folder, under a temporary name until it is complete."""
 
 from __future__ import annotations
 
@@ -36,8 +36,13 @@ if TYPE_CHECKING:
 
 
 def write_folder(dataset: Dataset | Data | HeteroData, path: str | Path) -> Path:
-    """Writes a data set, or a PyG `Data` or `HeteroData`, to a new folder that `read_folder` reads;
-    returns the folder. Raises DatasetError if it exists, or there are too many nodes for memory."""
+    """Writes a data set, or a PyG `Data` or `HeteroData`, to a new folder, and returns the folder.
+
+    >>> read_folder(write_folder(data, "graphs/mine")).num_nodes  # doctest: +SKIP
+    100
+
+    Raises `DatasetError` if the folder exists, cannot be written, or has too many nodes for memory.
+    """
     dataset = as_dataset(dataset)
     check_node_counts(dataset)
     with new_folder(path) as folder:
@@ -84,7 +89,6 @@ def _topology(edges: EdgeSet) -> dict[str, Tensor]:
 
 @contextmanager
 def new_folder(path: str | Path) -> Iterator[Path]:
-    """Yields a `temporary_folder` with empty folders for attributes and splits."""
     with temporary_folder(path) as temporary:
         with writing(Path(path)):
             for folder in (*FOLDERS.values(), SPLITS_FOLDER):
@@ -94,7 +98,8 @@ def new_folder(path: str | Path) -> Iterator[Path]:
 
 @contextmanager
 def temporary_folder(path: str | Path) -> Iterator[Path]:
-    """Yields a folder beside `path`, renamed to it when all is on disk and removed on any error."""
+    """Yields a folder beside `path`. It is renamed to `path` when the block ends and all is on
+    disk, and removed on any error."""
     path = Path(path).expanduser()
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     begin_folder(path, temporary)

@@ -1,4 +1,4 @@
-"""Holds out edges of a graph as links for validation and test."""
+"""Holds out edges of a graph as links for validation and test; adds reverse relations."""
 
 from __future__ import annotations
 
@@ -17,18 +17,25 @@ from pyg_batchgnn.types import Relation, reverse_of, stored_reverse
 def hold_out_links(
     dataset: Dataset, share: float, relation: Relation | None = None, reverse: Relation | None = None
 ) -> Dataset:
-    """Returns the same data set without some edges, which become links of the splits.
+    """Returns the data set without some edges, which become links of the splits.
 
-    A share of the pairs of nodes that are joined becomes links for validation, and as many become
+    >>> sorted(hold_out_links(from_pyg(data), 0.1).edges.links)
+    ['test', 'train', 'val']
+
+    Of the pairs of nodes with an edge, a share becomes links for validation, and as many become
     links for test. All edges of such a pair leave the graph: parallel ones, those the other way
     within one node type, and those of `reverse`. The other edges of the relation become training
     links. Self loops stay. The choice is the same in every process.
 
     Args:
-        share: of the pairs, for each of the two splits; above 0 and below 0.5.
-        relation: the relation; not needed if there is only one.
-        reverse: the relation that holds the same edges the other way. None: that of the same name
-            with "rev_" in front, or without it, if there is one. `relation` itself: none does.
+        dataset: the data set, whose relation has no links yet.
+        share: share of the pairs for each of the two splits; above 0 and below 0.5.
+        relation: the relation; None: the only one.
+        reverse: the relation with the same edges the other way. None: the relation whose name has
+            "rev_" added or taken off, if there is one. `relation` itself: there is none.
+
+    Raises:
+        DatasetError: an argument does not fit the data set.
     """
     if not 0.0 < share < 0.5:
         raise broken(dataset.name, "hold_out", f"is {share}", "give a share above 0 and below 0.5")
@@ -77,7 +84,6 @@ def _edges(dataset: Dataset, relation: Relation | None) -> EdgeSet:
 
 
 def _keys(dataset: Dataset, edges: EdgeSet, index: Tensor) -> Tensor:
-    """Returns [E] int64, a number for each pair of nodes, whatever the order of two of one type."""
     source, target = index.to(torch.int64)
     if edges.relation[0] == edges.relation[2]:
         source, target = torch.minimum(source, target), torch.maximum(source, target)
@@ -90,11 +96,11 @@ def _some(edges: EdgeSet, kept: Tensor) -> EdgeSet:
 
 
 def with_reverse_relations(dataset: Dataset) -> Dataset:
-    """Returns the same graph with a reverse relation behind those that it has, for each of them.
-    The reverse of ("author", "writes", "paper") is ("paper", "rev_writes", "author"), with the same
-    edges the other way, in the same order, and the same attributes. Relations with a reverse
-    already get none. The reverse edges are copies in memory: for a large graph, write the result
-    with `write_folder` and partition that folder."""
+    """Returns the graph with a reverse for each relation that has none yet, behind the others. The
+    reverse of ("author", "writes", "paper") is ("paper", "rev_writes", "author"), with the same
+    edges the other way, in the same order, and with the same attributes. They are copies in memory:
+    for a large graph, write the result with `write_folder` and partition that folder. Raises
+    `DatasetError` for a homogeneous graph."""
     if not dataset.has_names:
         fact = "is of a homogeneous graph, whose reverse edges are no relation of their own"
         raise broken(dataset.name, "edge_index", fact, "use ParallelEdges and make_undirected")

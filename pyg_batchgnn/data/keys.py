@@ -1,4 +1,4 @@
-"""The keys of the nodes of a folder that was made of tables: keys by id, and ids by key.
+"""The keys of nodes in a folder made of tables: keys by id, and ids by key.
 
 It needs pyarrow, which is imported when there are keys to read.
 """
@@ -19,12 +19,9 @@ from pyg_batchgnn.data.files.durable import read_json
 from pyg_batchgnn.data.meta import group_folder
 from pyg_batchgnn.types import Group, RowKind
 
-#: The folder of the keys within a data set's folder.
-KEYS_FOLDER = "keys"
-#: Bytes of keys that are kept in memory.
-_KEPT = 256 << 20
-#: Names of columns that no key has.
-_ROW, _ID = "\0row", "\0id"
+KEYS_FOLDER = "keys"  # the folder of the keys within a data set's folder
+_KEPT = 256 << 20  # bytes of keys that are kept in memory
+_ROW, _ID = "\0row", "\0id"  # names of columns that no key has
 
 
 _UNITS = ("s", "ms", "us", "ns", "D")
@@ -32,14 +29,17 @@ _UNITS = ("s", "ms", "us", "ns", "D")
 
 @dataclass(frozen=True)
 class Clock:
-    """The meaning of the times of a folder, int64 numbers: ``unit`` is "s", "ms", "us", "ns" or "D"
-    since 1970-01-01, None for plain integers; ``timezone`` is the zone that they are shown in."""
+    """How a folder's times, int64 numbers, are read and shown.
 
-    unit: str | None = None
-    timezone: str | None = None
+    >>> Clock("s").moment("1970-01-02")
+    86400
+    """
+
+    unit: str | None = None  # "s", "ms", "us", "ns" or "D" since 1970-01-01; None: plain integers
+    timezone: str | None = None  # the zone in which times are shown
 
     def column(self, times: np.ndarray) -> Any:
-        """Returns times [n] int64 as an Arrow array of timestamps, dates or integers."""
+        """Returns times [n] int64 as Arrow timestamps, dates or integers."""
         import pyarrow as pa
 
         if self.unit is None:
@@ -49,9 +49,9 @@ class Clock:
         return pa.array(times).cast(pa.timestamp(self.unit, self.timezone))
 
     def moment(self, text: str) -> int:
-        """Returns the time that a text stands for: an integer, or a date as in 2024-03-01 or
-        2024-03-01T12:00:00+01:00, in UTC where no zone is said. Raises DatasetError for a date
-        where times are plain integers."""
+        """Returns the time of a text: an integer, or a date such as 2024-03-01 or
+        2024-03-01T12:00:00+01:00, in UTC if it has no zone. Raises `DatasetError` for other texts,
+        and for a date if times are plain integers."""
         try:
             return int(text)
         except ValueError:
@@ -72,20 +72,20 @@ class Clock:
 
 
 def whole_below(kind: Any) -> int:
-    """Returns the number up to which floats of an Arrow type are one whole number each."""
+    """Returns the number below which all whole numbers are exact in a floating-point Arrow type."""
     return {16: 1 << 11, 32: 1 << 24}.get(kind.bit_width, 1 << 53)
 
 
 @dataclass(frozen=True)
 class FolderKeys:
-    """The keys of a data set's nodes, in a folder."""
+    """The keys of a data set's nodes, in a folder of Parquet files by node type."""
 
     folder: Path
 
     @classmethod
     def of(cls, name: str | None) -> FolderKeys | None:
-        """Returns the keys of a data set, by its name or path as `load_dataset` takes it, or None
-        if it has none. Raises DatasetError if it has keys, but pyarrow is not installed."""
+        """Returns the keys of a data set, or None if it has none. ``name``: its name or path, as
+        for `load_dataset`. Raises `DatasetError` if it has keys, but pyarrow is missing."""
         if name is None:
             return None
         path = Path(name).expanduser()
@@ -102,11 +102,13 @@ class FolderKeys:
         return cls(folder)
 
     def table(self, node_type: str, num_nodes: int) -> KeyTable:
+        """Returns the keys of a node type."""
         path = self.folder / f"{group_folder(Group(RowKind.NODE, node_type))}.parquet"
         return KeyTable(node_type, num_nodes, path if path.is_file() else None)
 
     def classes(self, group: Group) -> list[Any] | None:
-        """Returns the values of the classes of a group, or None: class numbers are the values."""
+        """Returns the original values of a group's classes, in the order of class numbers; None:
+        the numbers are the values. Raises `DatasetError` if the file is damaged."""
         path = self.folder / f"{group_folder(group)}.classes.json"
         if not path.is_file():
             return None
@@ -117,6 +119,7 @@ class FolderKeys:
 
     @property
     def clock(self) -> Clock:
+        """How the folder's times are read and shown."""
         path = self.folder / "times.json"
         if not path.is_file():
             return Clock()
@@ -128,8 +131,9 @@ class FolderKeys:
 
 
 class KeyTable:
-    """The keys of the nodes of one type. ``path``: their file; None: the keys are positions, named
-    "id". ``names``: of the key columns. ``types``: by name, their Arrow types."""
+    """The keys of the nodes of one type. ``path``: their Parquet file; None: the ids are the keys,
+    in a column "id". ``names``: the key columns. ``types``: their Arrow types by name. Raises
+    `DatasetError` for a damaged file."""
 
     def __init__(self, node_type: str, num_nodes: int, path: Path | None) -> None:
         import pyarrow as pa
@@ -159,7 +163,7 @@ class KeyTable:
         self._bounds = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
 
     def take(self, ids: np.ndarray) -> Any:
-        """Returns the keys of some nodes, [n] int64 ids, as an Arrow table in their order."""
+        """Returns the keys of the nodes ``ids``, [n] int64, as an Arrow table in that order."""
         import pyarrow as pa
 
         if self._path is None:
@@ -178,8 +182,9 @@ class KeyTable:
         return pa.concat_tables(pieces).take(pa.array(place))
 
     def find(self, keys: Any, file: Path) -> np.ndarray:
-        """Returns [n] int64, the ids of nodes with some keys, an Arrow table of the key columns.
-        Raises DatasetError naming the row if no node has a key. ``file``: where they are from."""
+        """Returns [n] int64, the ids of the nodes with these keys. ``keys``: an Arrow table of the
+        key columns. ``file``: where they are from. Raises `DatasetError`, naming file and row, for
+        a key that no node has."""
         import pyarrow as pa
 
         ids = np.full(keys.num_rows, -1, np.int64)
@@ -221,8 +226,8 @@ class KeyTable:
 
 
 def named_apart(tables: Sequence[KeyTable], prefixes: Sequence[str]) -> list[dict[str, str]]:
-    """Returns the names of the key columns of several tables side by side. Names that several have
-    get the prefix of their table, as in "source_id" and "target_id"."""
+    """Returns, for each table, the name of each of its key columns in a file that holds the keys of
+    all. A name that several tables have gets the table's prefix: "source_id" and "target_id"."""
     every = [name for table in tables for name in table.names]
     return [
         {name: f"{prefix}{name}" if every.count(name) > 1 else name for name in table.names}
@@ -231,8 +236,8 @@ def named_apart(tables: Sequence[KeyTable], prefixes: Sequence[str]) -> list[dic
 
 
 def read_ids(file: Path, tables: Sequence[KeyTable], prefixes: Sequence[str]) -> list[np.ndarray]:
-    """Returns the ids of the nodes that a Parquet or CSV file names by their keys, [n] int64 for
-    each table. Its key columns are named as `named_apart` says."""
+    """Returns, for each table, [n] int64: the ids of the nodes whose keys are in a Parquet or CSV
+    file. The file names the columns as `named_apart` does. Raises `DatasetError`."""
     names = named_apart(tables, prefixes)
     types = {
         named[name]: kind
@@ -279,7 +284,6 @@ def _read_columns(file: Path, types: Mapping[str, Any]) -> Any:
 
 
 def _check_floats(file: Path, name: str, column: Any, kind: Any) -> None:
-    """Refuses floats that stand for several of the keys of a type."""
     values, most = column.to_numpy(), whole_below(column.type)
     rows = np.flatnonzero(np.abs(values) >= most)
     if len(rows):

@@ -41,28 +41,29 @@ _GENERATORS: dict[str, type[AnySpec]] = {
 def load_dataset(name_or_path: str | Path, root: str | Path | None = None, **options: Any) -> Dataset:
     """Loads a data set by name or path.
 
+    >>> load_dataset("generated:nodes=1000,classes=4").num_classes
+    4
+
     Args:
         name_or_path: one of
             - "cora", "amazon_photo", ...: a bundled real graph; options `feature_dim`,
               `projection_seed` (see `read_bundle`);
             - "ogbn-arxiv", "ogbn-products", "ogbn-papers100M", "ogbn-mag", "ogbl-collab",
               "ogbl-citation2"; options `download`, `converted` (see `read_ogb`);
-            - "generated", with the fields of `GeneratorSpec` as options, "generated-typed", with
-              those of `TypedGeneratorSpec`, or "papers-like", with those of `PapersSpec`; with
-              `root` it is written to a folder there and mapped, and found again the next time;
+            - "generated", "generated-typed" or "papers-like", with the fields of `GeneratorSpec`,
+              `TypedGeneratorSpec` or `PapersSpec` as options; with `root` it is written to a folder
+              there and mapped, and found again the next time;
             - a folder of arrays (see `read_folder`).
             Options may follow a name after a colon, as in "generated:nodes=100000,seed=1".
-        root: folder in which to look for, or put, what has a name.
-        options: as above, and for all of them `undirected`: a `ParallelEdges` (or "keep", "merge")
-            stores every edge in both directions; `hold_out`: a share of the edges becomes links for
-            validation, and as many for test (see `hold_out_links`), those of the relation `links`
-            and its `reverse`, named as in "user__buys__item" (default: the relation of the same
-            name with "rev_" in front, or without it).
+        root: folder in which to look for, or put, a data set with a name.
+        options: as above, and for all data sets `undirected`: a `ParallelEdges` (or "keep",
+            "merge") stores every edge in both directions; `hold_out`: a share of the edges becomes
+            links for validation, and as many for test (see `hold_out_links`); `links` and `reverse`
+            name the relation and its reverse, as in "user__buys__item".
 
     Raises:
         TypeError: `name_or_path` is neither a text nor a path.
-        DatasetError: the request or the data are wrong; a ValueError whose message is one
-            line.
+        DatasetError: the request or the data are wrong; a ValueError with a message of one line.
         DatasetNotFoundError: something is not there; also a FileNotFoundError.
     """
     name, options = split_name(name_or_path, options)
@@ -80,14 +81,14 @@ def load_dataset(name_or_path: str | Path, root: str | Path | None = None, **opt
 
 
 def available_datasets(root: str | Path | None = None) -> list[str]:
-    """Returns the names that `load_dataset` can load without a download."""
+    """Returns the names that `load_dataset` can load without a download. ``root``: as there."""
     ogb = [name for name in OGB_TABLES if find_ogb(name, root) is not None]
     return [*bundled_names(root), *ogb, *_GENERATORS]
 
 
 def default_dataset(root: str | Path | None = None, **options: Any) -> Dataset:
-    """Returns a real graph where one is found (amazon_photo first), a generated one otherwise;
-    `Dataset.source` says which. `options` go to the real graph."""
+    """Returns a real graph if one is found (amazon_photo first), else a generated one;
+    `Dataset.source` says which. ``root``, ``options``: for `load_dataset`, if it is real."""
     for name in ("amazon_photo", "coauthor_cs", "facebook_pages", "cora"):
         if find_bundle(name, root) is not None:
             return load_dataset(name, root, **options)
@@ -168,7 +169,7 @@ def take_hold_out(options: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def split_name(name_or_path: str | Path, options: Options) -> tuple[str, dict[str, Any]]:
-    """Splits "name:key=value,key=value" and adds the options; an existing path is never split."""
+    """Splits "name:key=value,key=value", and adds ``options``. An existing path is not split."""
     remedy = "give a name such as 'cora', or the path of a folder"
     ops.check_type("name_or_path", name_or_path, (str, os.PathLike), remedy)
     text = os.fspath(name_or_path)

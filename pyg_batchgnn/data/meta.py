@@ -16,8 +16,8 @@ from pyg_batchgnn.data.files.meta_file import MetaFormat, promises
 from pyg_batchgnn.data.files.npy import META_FILE, ArrayPromise
 from pyg_batchgnn.types import EDGES, HOMOGENEOUS, NODES, Group, RowKind, Schema
 
-#: Version 3 has a schema. Homogeneous graphs are written as version 2, which has none.
-#: Version 4 has tables of int8 codes, which releases before it would take for features.
+#: Version 3 has a schema. Homogeneous graphs are written as version 2, without one. Version 4 has
+#: tables of int8 codes, which older releases would take for features.
 VERSION, TYPED_VERSION, CODES_VERSION = 2, 3, 4
 FORMAT = MetaFormat(
     "pyg_batchgnn.dataset",
@@ -25,30 +25,30 @@ FORMAT = MetaFormat(
     "write_folder",
     "make the folder again",
 )
-#: The type that counts of a homogeneous graph are of.
-_NODE = HOMOGENEOUS.node_types[0]
+_NODE = HOMOGENEOUS.node_types[0]  # the type that counts of a homogeneous graph are for
 
 
 @dataclass(frozen=True)
 class Meta:
-    """The contents of META.json. A folder made by hand may leave out any of it."""
+    """The contents of a data folder's META.json. A folder made by hand may leave out any of it."""
 
-    name: str | None = None  # the name of the data set
-    source: str | None = None  # where it came from
-    schema: Schema | None = None  # the node types and the relations, or None: they are taken from the arrays
-    #: the number of nodes by type; those of other types are taken from the arrays
+    name: str | None = None  # the data set's name
+    source: str | None = None  # one sentence: where it came from
+    schema: Schema | None = None  # node types and relations; None: the arrays tell
+    #: the number of nodes by type; the arrays tell the others
     num_nodes: Mapping[str, int] = field(default_factory=dict)
-    #: the number of classes by type; those of other types are taken from the labels
+    #: the number of classes by type; the labels tell the others
     num_classes: Mapping[str, int] = field(default_factory=dict)
-    #: dtype, shape and checksum of each array (see `layout`); empty for a folder made by hand
+    #: dtype, shape and checksum by array; empty for a folder made by hand
     arrays: Mapping[str, ArrayPromise] = field(default_factory=dict)
-    #: what the folder was made from, as its maker wants to compare it later
+    #: what the folder was made from, for a later comparison
     origin: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(
         cls, dataset: Dataset, arrays: Mapping[str, ArrayPromise], origin: Mapping[str, Any] | None = None
     ) -> Meta:
+        """Makes it of a data set. ``arrays``: the promises of its files."""
         return cls(
             dataset.name,
             dataset.source,
@@ -80,13 +80,14 @@ def read_meta(folder: Path) -> Meta:
 
 
 def fitted_encoders(name: str | Path) -> str | None:
-    """Returns a digest of the encoders that made the features of a folder of tables. None: `name`
+    """Returns a digest of the encoders that made the features of a folder of tables; None if `name`
     is no folder, or was not made of tables."""
     path = Path(name).expanduser()
     return read_meta(path).origin.get("fitted") if path.is_dir() else None
 
 
 def write_meta(folder: Path, meta: Meta) -> None:
+    """Writes the META.json of a data folder, in the version that its contents need."""
     schema = meta.schema or HOMOGENEOUS
     typed = schema.has_names
     num_edges = {}
@@ -145,77 +146,74 @@ def _schema(path: Path, content: dict[str, Any]) -> Schema | None:
 # may not have are percent-encoded. So are underscores of types and relations that could be taken
 # for the two that join the names of a relation.
 
-
-#: The folder of the attributes of each kind of rows.
-FOLDERS = {RowKind.NODE: "nodes", RowKind.EDGE: "edges"}
+FOLDERS = {RowKind.NODE: "nodes", RowKind.EDGE: "edges"}  # the folders of attributes
 SPLITS_FOLDER, LINKS_FOLDER, CSC_FOLDER = "splits", "links", "csc"
-#: The folder of the scales and offsets of attributes that are int8 codes.
-DECODING_FOLDER = "decoding"
+DECODING_FOLDER = "decoding"  # the folder of the scales and offsets of int8 codes
 
 _KINDS = {folder: kind for kind, folder in FOLDERS.items()}
 _SHORT = {RowKind.NODE: NODES, RowKind.EDGE: EDGES}
 _JOIN = "__"
-#: Underscores at an end of a name or beside another underscore, and dots at the beginning.
+#: Underscores at an end of a name or beside another one, and dots at the beginning.
 _UNSAFE = re.compile(r"_(?=_|$)|(?<=_)_|^_|^\.")
 
 
 def attribute_array(group: Group, name: str) -> str:
-    """Returns the array of an attribute, such as `nodes/x` or `nodes/paper/x`."""
+    """Returns the array of an attribute: `nodes/x`, or `nodes/paper/x`."""
     return _within(FOLDERS[group.kind], group, _quoted(name))
 
 
 def decoding_array(group: Group, name: str) -> str:
-    """Returns the array of an attribute's scales and offsets, such as `decoding/nodes/x`."""
+    """Returns the array of an attribute's scales and offsets, `decoding/nodes/x`."""
     return f"{DECODING_FOLDER}/{attribute_array(group, name)}"
 
 
 def split_array(group: Group, name: str) -> str:
-    """Returns the array of a split, such as `splits/train` or `splits/paper/train`."""
+    """Returns the array of a split: `splits/train`, or `splits/paper/train`."""
     return _within(SPLITS_FOLDER, group, _quoted(name))
 
 
 @dataclass(frozen=True)
 class LinkArray:
-    """The place of an array of links."""
+    """The name of an array of links in a folder; its text is `links/train/index`, for example."""
 
-    group: Group
-    split: str  # the name of the split
-    name: str  # "index", "negatives", "negative_targets", or the name of an attribute
+    group: Group  # the relation
+    split: str
+    name: str  # "index", "negatives", "negative_targets" or an attribute
 
     def __str__(self) -> str:
         return _within(LINKS_FOLDER, self.group, f"{_quoted(self.split)}/{_quoted(self.name)}")
 
 
 def csc_array(group: Group, name: str) -> str:
-    """Returns an array of edges: `csc/indices` or `csc/author__writes__paper/indices`."""
+    """Returns an array of edges by destination: `csc/indices`, or with the relation's name."""
     return _within(CSC_FOLDER, group, name)
 
 
 def edge_array(array: str, group: Group) -> str:
-    """Returns a relation's own array, like `edge_index` or `edge_index/author__writes__paper`."""
+    """Returns ``array`` of a relation: `edge_index`, or `edge_index/author__writes__paper`."""
     return array if group == EDGES else f"{array}/{group_folder(group)}"
 
 
 def attribute_of(array: str) -> tuple[Group, str] | None:
-    """Returns the group and the name of an attribute, or None: the array is not one."""
+    """Returns (group, attribute) of an array's name, or None for an array of another kind."""
     folder, *rest = array.split("/")
     return _inside(_KINDS[folder], rest) if folder in _KINDS else None
 
 
 def decoded_by(array: str) -> tuple[Group, str] | None:
-    """Returns the group and the attribute that an array has the scales of, or None."""
+    """Returns (group, attribute) that an array has the scales and offsets of, or None."""
     folder, _, attribute = array.partition("/")
     return attribute_of(attribute) if folder == DECODING_FOLDER else None
 
 
 def split_of(array: str) -> tuple[Group, str] | None:
-    """Returns the group of nodes and the name of a split, or None: the array is not one."""
+    """Returns (group of nodes, split) of an array's name, or None for an array of another kind."""
     folder, *rest = array.split("/")
     return _inside(RowKind.NODE, rest) if folder == SPLITS_FOLDER else None
 
 
 def link_of(array: str) -> LinkArray | None:
-    """Returns the place of an array of links, or None: the array is not one."""
+    """Returns the parts of the name of an array of links, or None for an array of another kind."""
     folder, *rest = array.split("/")
     if folder != LINKS_FOLDER or len(rest) not in (2, 3):
         return None
@@ -224,7 +222,7 @@ def link_of(array: str) -> LinkArray | None:
 
 
 def group_folder(group: Group) -> str:
-    """Returns the folder of a node type or a relation, such as `author__writes__paper`."""
+    """Returns the folder of a node type or relation: `paper`, `author__writes__paper`."""
     names = map(_quoted, [group.name] if isinstance(group.name, str) else group.name)
     return _JOIN.join(_UNSAFE.sub(lambda found: f"%{ord(found.group()):02X}", name) for name in names)
 

@@ -1,4 +1,4 @@
-"""Reads edges and nodes with their attributes from Parquet files (needs pyarrow)."""
+"""Reads edges, nodes and their attributes from Parquet files; it needs pyarrow."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ from pyg_batchgnn.data.errors import DatasetError, broken
 from pyg_batchgnn.data.meta import group_folder
 from pyg_batchgnn.types import EDGES, NODES, Group
 
-#: The columns that hold the ends of edges.
-ENDS = ("src", "dst")
+ENDS = ("src", "dst")  # the columns with the ends of edges
 
 
 def parquet_files(folder: Path, group: Group) -> list[Path]:
-    """Returns the files of edges or nodes in a folder, in the order in which their rows are
-    numbered; numbers in names are compared as numbers. They are `edges*.parquet` or
-    `nodes*.parquet` in a homogeneous graph, else `edge_index/RELATION.parquet` or
-    `nodes/TYPE.parquet`, and those with a part of a name before the ending."""
+    """Returns the Parquet files of a group's nodes or edges, in the order in which their rows get
+    ids: numbers in names are compared as numbers. They are `nodes*.parquet` or `edges*.parquet` in
+    a homogeneous graph, else `nodes/TYPE.parquet` or `edge_index/RELATION.parquet`, or several with
+    a further part in the name, as in `nodes/TYPE.1.parquet`."""
     if group in (NODES, EDGES):
         found = [*folder.glob("nodes*.parquet" if group.is_node else "edges*.parquet")]
     else:
@@ -34,13 +33,13 @@ def parquet_files(folder: Path, group: Group) -> list[Path]:
 
 
 def _numbered(path: Path) -> list[tuple[int, str]]:
-    """Makes file names compare as 2 before 10."""
+    """Returns a key by which file names sort with 2 before 10."""
     stem = path.name.removesuffix(".parquet")
     return [(int(part), part) if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", stem)]
 
 
 def has_edges(path: Path) -> bool:
-    """Returns whether a Parquet file has a column of edges' ids; False without pyarrow."""
+    """Returns True if a Parquet file has a column of edges' ends; False without pyarrow."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -54,8 +53,8 @@ def has_edges(path: Path) -> bool:
 
 
 def read_parquet_edges(files: Sequence[Path]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Reads the edges of all files, one file after the other: [2, E] int32 where every file stores
-    int32 (or less), int64 otherwise; and the other columns by name, [E, ...]."""
+    """Returns the edges of all files, file after file, [2, E] int32 if no file has wider ids, else
+    int64; and the other columns by name, [E, ...]."""
     _, columns = read_parquet(files, ENDS)
     ends = [columns.pop(name) for name in ENDS]
     narrow = all(one.dtype.itemsize <= 4 and one.dtype != np.uint32 for one in ends)
@@ -63,9 +62,9 @@ def read_parquet_edges(files: Sequence[Path]) -> tuple[np.ndarray, dict[str, np.
 
 
 def read_parquet(files: Sequence[Path], ids: Sequence[str] = ()) -> tuple[int, dict[str, np.ndarray]]:
-    """Reads the columns of all files that a tensor can hold, one file after the other. Missing
-    numbers of floating point are NaN. A UserWarning names other columns. ``ids``: columns that must
-    be there and hold integers."""
+    """Returns the number of rows of all files, and the columns that a tensor can hold, by name,
+    file after file. Missing floating-point numbers are NaN. A UserWarning names other columns.
+    ``ids``: columns of integers that must be there. Raises `DatasetError`."""
     pq = _pyarrow(files)
     import pyarrow as pa
 
@@ -137,7 +136,6 @@ def count_rows(files: Sequence[Path]) -> int:
 
 
 def columns_of_edges(files: Sequence[Path]) -> list[str]:
-    """Returns the columns of the first file that become attributes of edges."""
     import pyarrow as pa
 
     pq = _pyarrow(files)
@@ -148,7 +146,7 @@ def columns_of_edges(files: Sequence[Path]) -> list[str]:
 def parquet_pieces(
     files: Sequence[Path], columns: Sequence[str], size: int
 ) -> Iterator[dict[str, np.ndarray]]:
-    """Yields columns of all files in pieces of at most ``size`` rows."""
+    """Yields columns of all files, by name, at most ``size`` rows at a time."""
     import pyarrow as pa
 
     pq = _pyarrow(files)

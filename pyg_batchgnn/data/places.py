@@ -9,9 +9,9 @@ DATA_VARIABLE = "PYG_BATCHGNN_DATA"
 
 
 def data_folders(root: str | Path | None) -> list[Path]:
-    """Returns the folders to search, best first: `root` alone where it is given. Otherwise the
-    folder named by the environment variable PYG_BATCHGNN_DATA, or `../shared/data` beside the
-    checkout that this package was imported from, or that is the working directory."""
+    """Returns the folders to search, best first: only `root` if it is given. Else the folder in the
+    environment variable PYG_BATCHGNN_DATA, or `../shared/data` beside the checkout that this
+    package was imported from, or that is the working directory."""
     if root is not None:
         return [Path(root).expanduser()]
     named = os.environ.get(DATA_VARIABLE)

@@ -1,4 +1,4 @@
-"""Takes a graph out of PyG's `Data` or `HeteroData`."""
+"""Makes a data set of PyG's `Data` or `HeteroData`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pyg_batchgnn.types import EDGE_FEATURES, EDGES, FEATURES, HOMOGENEOUS, NODE
 if TYPE_CHECKING:
     from torch_geometric.data import Data, HeteroData
 
-#: Attributes that are refused, not left out, where they do not fit.
+#: Attributes that are an error, not left out, if they do not fit.
 _CONVENTIONS = {FEATURES: RowKind.NODE, EDGE_FEATURES: RowKind.EDGE}
 
 
@@ -28,18 +28,27 @@ def from_pyg(
 ) -> Dataset:
     """Returns the data set in a PyG `Data` or `HeteroData`, which shares its tensors.
 
+    >>> from_pyg(data).num_edges
+    600
+
     Every dense tensor with one row per node or per edge becomes an attribute, with its dtype and
-    shape. Where a `Data` has as many nodes as edges, names with "edge" in them are of edges, as in
+    shape. If a `Data` has as many nodes as edges, names with "edge" in them are of edges, as in
     PyG. `train_mask` (bool [N]) or `train_idx` (node ids) becomes the split "train", and so for val
     and test; masks of two dimensions are attributes. Node types and relations are in the order of
-    `data.metadata()`. A UserWarning names what cannot be carried: a tensor of another number of
-    rows, a sparse tensor, or what is not a tensor.
+    `data.metadata()`.
 
     Args:
-        data: needs `edge_index`, of every relation.
-        name: the name to give it, used in errors.
-        num_classes: the number of classes, by node type where there are several. Without it the
-            largest class number in `y` + 1, or 0 where `y` is not one integer per node.
+        data: needs `edge_index`, for every relation.
+        name: its name in errors.
+        num_classes: the number of classes, by node type if data is a `HeteroData`. None: the
+            largest class number in `y` + 1, or 0 if `y` is not one integer per node.
+
+    Warns:
+        UserWarning: an entry is left out: it has another number of rows, is sparse, or is no
+            tensor.
+
+    Raises:
+        DatasetError, TypeError: data is incomplete or inconsistent; an argument has a wrong type.
     """
     from torch_geometric.data import Data, HeteroData
 
@@ -68,6 +77,8 @@ def from_pyg(
 
 
 def as_dataset(dataset: Dataset | Data | HeteroData) -> Dataset:
+    """Returns a `Dataset` as it is, and a PyG `Data` or `HeteroData` by `from_pyg`. Raises
+    `TypeError` for anything else."""
     if isinstance(dataset, Dataset):
         return dataset
     from torch_geometric.data.data import BaseData
@@ -116,7 +127,7 @@ def _from_hetero_data(data: HeteroData, name: str, num_classes: int | Mapping[st
 
 
 def _edges_of(name: str, store: Any, array: str) -> Tensor | InEdges:
-    """Returns the edges of a storage: `edge_index`, or the `adj_t` that `Dataset.to_pyg` made."""
+    """Returns the edges in a store: `edge_index`, or the `adj_t` that `Dataset.to_pyg` made."""
     if isinstance(by_target := store.get("adj_t"), InEdges):
         return by_target
     edge_index = store.get("edge_index")
@@ -129,8 +140,8 @@ def _edges_of(name: str, store: Any, array: str) -> Tensor | InEdges:
 
 
 class _Reader:
-    """Sorts the entries of one store into attributes and splits. ``counts``: the number of rows of
-    each group that the store is about, best first."""
+    """Sorts the entries of a store into attributes and splits. ``where``: the store's name in
+    errors. ``counts``: rows by group that the entries can belong to, preferred groups first."""
 
     def __init__(self, name: str, where: str, data: Any, store: Any, counts: dict[Group, int]) -> None:
         self._name, self._where, self._data, self._store = name, where, data, store

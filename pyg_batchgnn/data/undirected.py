@@ -13,14 +13,12 @@ from pyg_batchgnn import ops
 from pyg_batchgnn.data.dataset import Dataset
 from pyg_batchgnn.data.errors import broken
 
-#: Edges that are compared at a time.
-_PIECE = 1 << 22
-#: The odd factors of a digest, of splitmix64.
-_FACTORS = (-0x40A7B892E31B1A47, -0x6B2FB644ECCEEE15)
+_PIECE = 1 << 22  # edges that are compared at a time
+_FACTORS = (-0x40A7B892E31B1A47, -0x6B2FB644ECCEEE15)  # the odd factors of splitmix64, for a digest
 
 
 class ParallelEdges(enum.Enum):
-    """The ways to treat several edges between the same two nodes."""
+    """How several edges between the same two nodes are treated."""
 
     KEEP = "keep"
     MERGE = "merge"
@@ -29,10 +27,16 @@ class ParallelEdges(enum.Enum):
 def make_undirected(
     edge_index: Tensor, num_nodes: int, parallel: ParallelEdges = ParallelEdges.KEEP
 ) -> Tensor:
-    """Stores every edge of [2, E] int32 or int64, of ids below ``num_nodes``, in both directions.
-    KEEP appends the reverse of every edge, as BatchGNN does: edge e of E gets its reverse at E + e.
-    MERGE leaves one edge per ordered pair, sorted by source and then destination; a self loop is
-    there once. Returns [2, 2E] (KEEP) or [2, at most 2E] (MERGE), of the input's type."""
+    """Returns the edges in both directions. Raises `TypeError` or `ValueError`.
+
+    >>> make_undirected(torch.tensor([[0, 1], [1, 2]]), num_nodes=3)
+    tensor([[0, 1, 1, 2],
+            [1, 2, 0, 1]])
+
+    ``edge_index``: [2, E] int32 or int64, of ids below ``num_nodes``. KEEP returns [2, 2E], as
+    BatchGNN does: the reverse of edge e is at E + e. MERGE returns [2, at most 2E]: one edge per
+    ordered pair, sorted by source, then destination. The dtype stays.
+    """
     _check(edge_index, num_nodes)
     both = torch.cat([edge_index, edge_index.flip(0)], dim=1)
     if parallel is ParallelEdges.KEEP:
@@ -41,8 +45,8 @@ def make_undirected(
 
 
 def is_symmetric(edge_index: Tensor) -> bool:
-    """Returns whether each edge of [2, E] is there as often as its reverse. Digests of the edges
-    are summed; others have the same sum with a probability of 2^-64."""
+    """Returns True if each edge of ``edge_index`` [2, E] is there as often as its reverse. Digests
+    of the edges are summed; edges that differ have equal sums with probability 2^-64."""
     total = torch.zeros((), dtype=torch.int64)
     for source, target in zip(*(row.split(_PIECE) for row in edge_index), strict=True):
         total += (_digest(source.long(), target.long()) - _digest(target.long(), source.long())).sum()
@@ -50,7 +54,6 @@ def is_symmetric(edge_index: Tensor) -> bool:
 
 
 def _digest(source: Tensor, target: Tensor) -> Tensor:
-    """Returns [E] int64, a number for each edge that depends on all bits and on the direction."""
     mixed = source
     for more, factor in ((0, _FACTORS[0]), (target, _FACTORS[1]), (0, _FACTORS[0])):
         mixed = (mixed ^ (mixed >> 29)) * factor + more
@@ -59,8 +62,8 @@ def _digest(source: Tensor, target: Tensor) -> Tensor:
 
 
 def undirected_dataset(dataset: Dataset, parallel: ParallelEdges) -> Dataset:
-    """Returns the same data set with every edge in both directions. KEEP repeats the attributes of
-    edges; MERGE refuses them. Several node types or relations are refused."""
+    """Returns the data set with every edge in both directions. KEEP repeats the attributes of
+    edges. Raises `DatasetError` for attributes with MERGE, or for several types or relations."""
     if not dataset.schema.is_plain:
         fact = f"the reverses of {len(dataset.edge_sets)} relations are relations of their own"
         raise broken(

@@ -22,20 +22,20 @@ from pyg_batchgnn import machine
 
 
 class Ticket:
-    """A moment on a device, at which all work that was queued before is done; here that is now."""
+    """A moment in a device's queue, over when all earlier work is done; on the CPU at once."""
 
     def done(self) -> bool:
-        """Returns whether that moment has passed. Does not wait."""
+        """Returns whether all work before is done, without waiting."""
         return True
 
     def wait(self) -> None:
-        """Waits for that moment, on the calling thread."""
+        """Waits on the calling thread until all work before is done."""
 
 
 class CpuLane:
-    """The stream on which batches are copied to a device and put together there: of the CPU.
-    ``limit``: bytes that may be registered; None for no limit. ``reads_host``: True if kernels of
-    the device read registered host memory; the CPU's are interpreted (TRITON_INTERPRET=1)."""
+    """The stream on which batches are copied to a device and made there; here of the CPU.
+    ``limit``: bytes of host memory that may be page-locked; None for any. ``reads_host``: True if
+    the device's kernels read such memory; the CPU's are interpreted (TRITON_INTERPRET=1)."""
 
     device = torch.device("cpu")
 
@@ -46,25 +46,26 @@ class CpuLane:
         self._lock = threading.RLock()
 
     def working(self) -> AbstractContextManager[Any]:
-        """A context in which work goes to this stream."""
+        """A context in which operations are queued on this stream."""
         return nullcontext()
 
     def mark(self) -> Ticket:
-        """Returns the moment at which all work that this stream has so far is done."""
+        """Returns a ticket for all work queued on this stream so far."""
         return Ticket()
 
     def follow(self) -> None:
-        """Lets the work of this stream wait for earlier work of the device's default stream."""
+        """Lets this stream wait for earlier work of the device's default stream."""
 
     def hand_over(self, ticket: Ticket, tensors: Iterable[Tensor]) -> None:
-        """Lets the caller's stream use tensors of this stream. The host does not wait."""
+        """Lets the caller's stream use this stream's tensors after ``ticket``, without a wait
+        here."""
 
     def has_locked(self, tensor: Tensor) -> bool:  # noqa: ARG002
-        """Returns whether torch has locked the pages of a tensor already."""
+        """Returns whether torch itself has page-locked a tensor."""
         return False
 
     def register(self, address: int, nbytes: int) -> str | None:
-        """Locks pages of the host for direct access. Returns the reason if that is impossible."""
+        """Page-locks host memory for direct access. Returns the reason if that fails, else None."""
         with self._lock:
             if self._limit is not None and sum(self.registered.values()) + nbytes > self._limit:
                 return "out of memory"
@@ -74,7 +75,6 @@ class CpuLane:
         return None
 
     def unregister(self, address: int) -> None:
-        """Unlocks what `register` locked."""
         with self._lock:
             del self.registered[address]
 
@@ -182,7 +182,7 @@ class _CudaTicket(Ticket):
 
 
 class FeaturePlacement(enum.Enum):
-    """The place of the tables that batches on a device are made of."""
+    """Where the tables of batches on a device lie."""
 
     AUTO = "auto"  # on the device as far as half of its free memory goes, else on the host
     DEVICE = "device"
@@ -190,7 +190,8 @@ class FeaturePlacement(enum.Enum):
 
 
 def checked_device(device: Any) -> torch.device | None:
-    """Returns the device that a user gave, with its number; None stays None."""
+    """Returns the user's device with its index; None stays None. Raises TypeError, ValueError or
+    RuntimeError if it cannot be used."""
     if device is None:
         return None
     if not isinstance(device, (str, int, torch.device)) or isinstance(device, bool):
@@ -218,4 +219,5 @@ def checked_device(device: Any) -> torch.device | None:
 
 
 def lane_of(device: torch.device) -> CpuLane:
+    """Returns a new stream for copies to a device."""
     return CpuLane() if device.type == "cpu" else CudaLane(device)

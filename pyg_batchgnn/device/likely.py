@@ -48,7 +48,7 @@ def inclusion_of_nodes(
 
 
 def _sums(graph: TypedGraph, values: Sequence[Tensor] | None) -> list[Tensor]:
-    """Sums the targets' values, or counts edges, over every node's out-edges, by type."""
+    """Sums the targets' values, or counts targets for None, over each node's out-edges, by type."""
     sums = [torch.zeros(count, dtype=torch.float64) for count in graph.num_nodes]
     for at, (edges, source) in enumerate(zip(graph.relations, graph.schema.source_types, strict=True)):
         for begin, end in _ranges(edges):
@@ -62,7 +62,7 @@ def _sums(graph: TypedGraph, values: Sequence[Tensor] | None) -> list[Tensor]:
 
 
 def _ranges(edges: InEdges) -> list[tuple[int, int]]:
-    """Returns ranges of targets with about `_EDGES` edges each."""
+    """Cuts the targets into ranges of about `_EDGES` edges."""
     steps = torch.arange(0, edges.num_edges + _EDGES, _EDGES).clamp(max=edges.num_edges)
     ends = torch.searchsorted(edges.indptr, steps).clamp(max=edges.num_targets).unique().tolist()
     ends = sorted({0, *ends, edges.num_targets})
@@ -72,7 +72,8 @@ def _ranges(edges: InEdges) -> list[tuple[int, int]]:
 def likely_rows(
     inclusion: Sequence[Tensor], row_bytes: Mapping[int, int], num_nodes: Sequence[int], budget: int
 ) -> dict[int, Tensor]:
-    """Chooses the rows to stay on a device: [c] int64 nodes, ascending, by number of the type."""
+    """Chooses the rows for a device's cache of ``budget`` bytes, the most likely ones: by number of
+    the type, nodes [c] int64, ascending."""
     numbers = [number for number, size in row_bytes.items() if size > 0]
     left = budget - 4 * sum(num_nodes[number] for number in numbers)
     if left <= 0 or not numbers:

@@ -33,7 +33,7 @@ class _Piece:
 
 
 class Parcel:
-    """Tensors of the host that are copied to a device together."""
+    """Host tensors that are copied to a device together, through one pinned block."""
 
     def __init__(self, lane: CpuLane, pool: PinnedPool) -> None:
         self._lane, self._pool = lane, pool
@@ -43,7 +43,7 @@ class Parcel:
         self.nbytes = 0
 
     def add(self, tensor: Tensor, bound: int | None = None) -> Tensor:
-        """Adds a tensor, and returns it. Each is sent once."""
+        """Adds a tensor, once if it is given again; returns it."""
         if id(tensor) in self._pieces or id(tensor) in self._alone:
             return tensor
         if not _is_plain(tensor):
@@ -101,7 +101,7 @@ _Minibatch = TypeVar("_Minibatch", bound=SampledMinibatch)
 
 
 def map_minibatch(minibatch: _Minibatch, change: MapTensor, num_nodes: int, num_edges: int) -> _Minibatch:
-    """Returns a minibatch with other tensors in place of its own; attributes stay as they are."""
+    """Returns a minibatch with ``change`` applied to its tensors, attributes aside."""
 
     def nodes(one: SampledNodes) -> SampledNodes:
         example = None if one.example is None else change(one.example, _INT32)
@@ -135,7 +135,7 @@ def _mapped(links: Any, change: MapTensor) -> Any:
 
 
 def map_batch(batch: Any, change: Callable[[Any], Any]) -> Any:
-    """Puts other tensors into the stores of a ``Data`` or ``HeteroData``; returns the batch."""
+    """Applies ``change`` to a ``Data``'s or ``HeteroData``'s values in place; returns the batch."""
     for store in batch.stores:
         for name, value in list(store._mapping.items()):
             changed = _tree(value, change)
@@ -158,7 +158,7 @@ def _tree(value: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def tensors_of(batch: Any, shared: bool = True) -> Iterator[Tensor]:
-    """Yields the tensors of a batch or of a minibatch, one for each storage."""
+    """Yields the tensors of a batch or a minibatch, one for each storage."""
     found: dict[int, Tensor] = {}
 
     def note(value: Any, _: int | None = None) -> Any:
@@ -179,7 +179,7 @@ def tensors_of(batch: Any, shared: bool = True) -> Iterator[Tensor]:
 
 
 def _parts(value: Any) -> tuple[Any, ...]:
-    """Returns the dense tensors that a value consists of."""
+    """Returns the dense tensors of which a value consists."""
     if isinstance(value, QuantizedTensor):
         return value.codes, value.decoding
     if not isinstance(value, Tensor):

@@ -30,7 +30,7 @@ _Key: TypeAlias = tuple[str, int]
 
 
 class LockedRange:
-    """A tensor whose pages are registered, and stay so while this object lives."""
+    """Keeps a tensor's pages registered (page-locked) as long as this object lives."""
 
     def __init__(self, lane: CpuLane, tensor: Tensor, key: _Key | None) -> None:
         self.nbytes = 0 if key is None else tensor.nbytes
@@ -52,7 +52,7 @@ _LOCK = threading.RLock()  # the garbage collector may release one range while a
 
 
 def lock_pages(lane: CpuLane, tensor: Tensor) -> LockedRange | str:
-    """Registers the memory of a contiguous CPU tensor. Returns the reason if that is impossible."""
+    """Page-locks a contiguous CPU tensor; returns the reason if that is impossible."""
     device = lane.device.type
     with _LOCK:
         key = next(_ranges(device, tensor.data_ptr(), tensor.nbytes, is_inside=True), None)
@@ -72,7 +72,7 @@ def lock_pages(lane: CpuLane, tensor: Tensor) -> LockedRange | str:
 
 
 def _ranges(device: str, begin: int, nbytes: int, is_inside: bool = False) -> Iterator[_Key]:
-    """Yields the registered ranges that some bytes share a page with, or lie in."""
+    """Yields the registered ranges that share a page with some bytes, or contain them."""
     end, page = begin + nbytes, mmap.PAGESIZE
     for key, held in _HELD.items():
         first, last = key[1], key[1] + held.nbytes
@@ -103,7 +103,6 @@ def locked_bytes() -> int:
 
 
 def described_limit() -> str:
-    """Returns the system's limit of locked memory, in words."""
     soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     return "unlimited" if soft == resource.RLIM_INFINITY else f"{soft / 2**20:.0f} MiB"
 
@@ -118,14 +117,14 @@ _UNIT = 1 << 16
 
 @dataclass(eq=False)
 class PinnedBlock:
-    """Bytes of host memory. They are pageable if `locked` is None."""
+    """Bytes of host memory, pageable if `locked` is None."""
 
     bytes: Tensor  # [n] uint8
     locked: LockedRange | None = None
 
 
 class PinnedPool:
-    """Blocks of pinned memory, each of which is used again once its copy is over. A block beyond
+    """Blocks of pinned (page-locked) host memory, reused once their copy is over. A block beyond
     the bound, or one that the system refuses to lock, is pageable: its copy is slower."""
 
     def __init__(self, lane: CpuLane, bound: int) -> None:
@@ -158,13 +157,13 @@ class PinnedPool:
                     self._under_way[0][1].wait()
 
     def give(self, block: PinnedBlock, ticket: Ticket) -> None:
-        """Takes a block back. ``ticket``: the moment at which its copy is over."""
+        """Takes a block back, to be reused when ``ticket``, the end of its copy, is done."""
         if block.locked is not None:
             with self._lock:
                 self._under_way.append((block, ticket))
 
     def close(self) -> None:
-        """Waits for copies under way and unlocks all memory. Blocks can be taken again later."""
+        """Waits for copies under way and unlocks all memory. The pool can be used again."""
         with self._lock:
             while self._under_way:
                 block, ticket = self._under_way.popleft()
@@ -175,7 +174,7 @@ class PinnedPool:
 
     @property
     def in_use(self) -> int:
-        """The bytes of pinned blocks whose copies are not over."""
+        """The bytes of pinned blocks with copies under way."""
         with self._lock:
             self._reclaim()
             return self.pinned_bytes - sum(block.bytes.numel() for block in self._free)

@@ -25,8 +25,6 @@ from pyg_batchgnn.types import Group
 
 @dataclass
 class BusTally:
-    """Rows and bytes by where they were read."""
-
     rows_from_device: int = 0  # of tables that lie on the device
     bytes_from_device: int = 0
     rows_from_device_cache: int = 0
@@ -40,7 +38,7 @@ class BusTally:
             setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
 
     def counts(self) -> dict[str, int]:
-        """Returns the counts, named as those of a loader."""
+        """Returns the counts by the names of `LoaderCounters`."""
         return {one.name: getattr(self, one.name) for one in fields(self)}
 
 
@@ -48,7 +46,7 @@ class BusTally:
 
 
 class PlacedTable:
-    """An attribute of all nodes of a type or edges of a relation, for a device."""
+    """An attribute, placed for reads by a device."""
 
     def __init__(self, table: Tensor, device: torch.device) -> None:
         self.stored = ops.as_stored(table)
@@ -58,12 +56,12 @@ class PlacedTable:
         self.row_bytes = self.stored.nbytes // rows
 
     def rows(self, index: Tensor, host: Tensor, tally: BusTally) -> Tensor:
-        """Returns some rows on the device as they are stored; `like` says how to read them.
+        """Returns rows on the device as they are stored (int8 codes stay codes; see `like`).
         ``index``, ``host``: the same row numbers, on the device and on the host."""
         raise NotImplementedError
 
     def like(self, rows: Tensor) -> Tensor:
-        """Returns stored rows as a table: codes with their scales and offsets."""
+        """Gives stored rows the table's scales and offsets, if it is quantised."""
         return ops.rows_like(self._like, rows)
 
 
@@ -86,7 +84,7 @@ class DeviceTable(PlacedTable):
 
 
 class HostTable(PlacedTable):
-    """A table in the host's memory, some rows of which the device may hold."""
+    """A table in host memory, of which the device may cache some rows."""
 
     def __init__(self, table: Tensor, places: HostRows) -> None:
         super().__init__(table, places.lane.device)
@@ -114,7 +112,7 @@ class HostTable(PlacedTable):
         return 0 if self._cached is None else self._cached.nbytes
 
     def fill(self, slots: CacheSlots) -> None:
-        """Copies the rows of the cache to the device."""
+        """Copies the cached rows to the device."""
         self.slots, self._cached = slots, self._copied(slots.node)
 
     def rows(self, index: Tensor, host: Tensor, tally: BusTally) -> Tensor:
@@ -154,8 +152,8 @@ class HostTable(PlacedTable):
 
 
 class CacheSlots:
-    """The places in a cache of the rows of some nodes of a type, ``node`` [c] int64, ascending.
-    ``host``: [N] int32, each node's row in the cache, or -1. ``there``: on the device."""
+    """The nodes of a type whose rows a device caches, ``node`` [c] int64, ascending. ``host``: [N]
+    int32, each node's row in the cache, or -1. ``there``: the same on the device."""
 
     def __init__(self, node: Tensor, num_nodes: int, device: torch.device) -> None:
         self.node, self.host = node, torch.full((num_nodes,), -1, dtype=torch.int32)
@@ -165,7 +163,7 @@ class CacheSlots:
 
 @dataclass(frozen=True, eq=False)
 class HostRows:
-    """Copies rows from the host to a device."""
+    """Copies rows from the host to a device, through pinned memory."""
 
     lane: CpuLane
     pool: PinnedPool
@@ -178,12 +176,12 @@ class HostRows:
 
     @property
     def piece(self) -> int:
-        """The bytes that are copied at once, so that gathering runs beside copying."""
+        """The bytes copied at a time, so that gathering and copying overlap."""
         return max(1, min(_PIECE, self.pool.bound // 4))
 
     @contextlib.contextmanager
     def pinned(self, nbytes: int) -> Iterator[Tensor]:
-        """Lends pinned bytes, [nbytes] uint8, until the copies that the block queues are over."""
+        """Lends [nbytes] uint8 pinned, until the copies queued in the block are over."""
         block = self.pool.take(nbytes)
         try:
             yield block.bytes[:nbytes]
@@ -191,7 +189,7 @@ class HostRows:
             self.pool.give(block, self.lane.mark())
 
     def sent(self, tensor: Tensor) -> Tensor:
-        """Copies a tensor to the device by pinned memory, piece by piece. Codes stay codes."""
+        """Copies a tensor to the device, piece by piece; int8 codes stay codes."""
         if isinstance(tensor, QuantizedTensor):
             return ops.rows_like(tensor[:0].to(self.lane.device), self.sent(tensor.codes))
         out = torch.empty(tensor.shape, dtype=tensor.dtype, device=self.lane.device)
@@ -216,7 +214,7 @@ NARROW = 16
 
 @dataclass(frozen=True)
 class PlacingRules:
-    """The rules by which tables are placed."""
+    """How tables are placed."""
 
     placement: FeaturePlacement = FeaturePlacement.AUTO  # the user's choice
     cache: int = 0  # bytes of rows of the host's tables that the device may hold
@@ -226,8 +224,7 @@ class PlacingRules:
 
 
 class PlacedTables:
-    """The user's tables in their places, as the data were at one time. ``by_name``: by group and
-    name; attributes that the CPU must select are left out."""
+    """The user's tables, placed for a device. ``by_name``: by group and name, those that can be."""
 
     def __init__(
         self,
@@ -261,12 +258,12 @@ class PlacedTables:
         return all(tensor._version == version for tensor, version in self._versions)
 
     def find(self, value: Any) -> tuple[Group, PlacedTable] | None:
-        """Returns the place of an attribute, given as the user's object."""
+        """Returns the group and placed table of the user's object, or None."""
         entry = self._by_value.get(id(value))
         return None if entry is None else (entry[0], self.by_name[entry[0]][entry[1]])
 
     def name_of(self, value: Any) -> str:
-        """Returns the name of an attribute that `find` finds."""
+        """Returns the name of an attribute that `find` knows."""
         return self._by_value[id(value)][1]
 
     def host_tables(self, group: Group) -> dict[str, HostTable]:
@@ -285,7 +282,7 @@ class PlacedTables:
         chosen: Mapping[int, Tensor],
         device: torch.device,
     ) -> None:
-        """Copies the rows of the cache to the device."""
+        """Copies the chosen rows to the device's cache."""
         for number, node in chosen.items():
             slots = CacheSlots(node, num_nodes[number], device)
             for table in self.host_tables(groups[number]).values():
@@ -299,14 +296,14 @@ class PlacedTables:
 
     @property
     def cache_bytes(self) -> int:
-        """The bytes of cached rows on the device, and of the places of nodes in the cache."""
+        """The bytes of cached rows on the device, with the nodes' places in the cache."""
         slots = {id(one.slots): one.slots for one in self.every_host_table()}
         places = sum(one.there.nbytes for one in slots.values() if one is not None)
         return places + sum(one.cache_bytes for one in self.every_host_table())
 
 
 def _table_of(value: Any, device: torch.device) -> Tensor | None:
-    """Returns an attribute as a dense table whose rows can be copied as bytes; None for others."""
+    """Returns an attribute as a dense table with rows of plain bytes, or None."""
     if isinstance(value, QuantizedTensor):
         dense = as_table(value.codes, 0)
         return value if isinstance(dense, Tensor) else None
@@ -320,13 +317,13 @@ def _table_of(value: Any, device: torch.device) -> Tensor | None:
 
 
 def is_table(value: Any) -> bool:
-    """Returns whether an attribute can be placed, or else must be selected by the CPU."""
+    """Returns whether an attribute can be placed; if not, the CPU selects its rows."""
     device = value.device if isinstance(value, Tensor) else torch.device("cpu")
     return _table_of(value, device) is not None
 
 
 def _on_device(tables: Sequence[Tensor], rules: PlacingRules, lane: CpuLane) -> set[int]:
-    """Returns the ids of the tables that are to lie on the device, the narrowest first."""
+    """Returns the ids of the tables that fit the device, the narrowest first."""
     if rules.placement is FeaturePlacement.DEVICE:
         every, free = sum(ops.as_stored(one).nbytes for one in tables), lane.free_bytes()
         if every > free:

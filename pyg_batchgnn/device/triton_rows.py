@@ -60,10 +60,10 @@ def _copy_rows(  # type: ignore[no-untyped-def]
 def read_rows(
     table: Tensor, index: Tensor, cache: Tensor | None = None, slot: Tensor | None = None
 ) -> Tensor:
-    """Returns ``table[index]`` on the device of ``index``, whatever the dtype. ``table``: [N, ...],
+    """Returns ``table[index]`` on the device of ``index``, for any dtype. ``table``: [N, ...],
     contiguous, in registered host memory or on the device. ``index``: [n] int32 or int64 in [0, N),
     on the device. ``cache``: [c, ...] some rows of the table, on the device. ``slot``: [N] int32,
-    the row of each of the table's rows in the cache, or -1; with ``cache``."""
+    each row's place in the cache, or -1."""
     out = torch.empty((index.numel(), *table.shape[1:]), dtype=table.dtype, device=index.device)
     if out.numel() == 0:
         return out
@@ -95,7 +95,7 @@ def read_rows(
 
 
 def _word(*tables: Tensor) -> torch.dtype:
-    """Returns the widest integers of which the rows of all tables consist."""
+    """Returns the widest integer dtype that divides the rows of all tables."""
     row = tables[0][0].nbytes
     for word in (torch.int64, torch.int32, torch.int16):
         size = word.itemsize

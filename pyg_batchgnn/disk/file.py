@@ -20,12 +20,12 @@ _warned: set[int] = set()
 
 
 def _identity(found: os.stat_result) -> tuple[int, int, int, int]:
-    """Returns what tells a file from what it was, and from another one that got its name."""
+    """Returns numbers that change if a file is modified, or another file gets its name."""
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 class SourceFile:
-    """A file that is open for reading. Threads may share it."""
+    """An open file for reading, which threads may share."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -51,8 +51,8 @@ class SourceFile:
         gap: int,
         requests: Requests = Requests.ANY,
     ) -> ReadRows:
-        """Reads rows as `pyg_batchgnn.ops.read_rows` does. Raises OSError if reading failed, the
-        file was cut or replaced. It names the file, and the byte."""
+        """Reads rows as `pyg_batchgnn.ops.read_rows` does. Raises OSError, with file and byte, if
+        reading failed, or the file was cut or replaced."""
         self._check_identity()
         found = self._try(rows, row, out, place, gap, requests)
         if found.error == errno.EINVAL and self.is_direct:  # of larger blocks than the system says
@@ -79,7 +79,7 @@ class SourceFile:
         return found
 
     def _read_plainly(self) -> None:
-        """Reads by the page cache from now on. What was read is dropped from it."""
+        """Reads through the page cache from now on, and drops what was read from it."""
         if self.is_direct:
             os.close(self._file)
             self._file, self.is_direct = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC), False
@@ -107,7 +107,7 @@ class SourceFile:
             raise OSError(errno.ESTALE, text, self.path)
 
     def close(self) -> None:
-        """Closes the file. Closing again does nothing."""
+        """Closes the file; may be called again."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
@@ -118,7 +118,7 @@ class SourceFile:
 
 
 def _open(path: str) -> tuple[int, bool]:
-    """Opens a file for reading. Returns its descriptor, and whether reads are direct."""
+    """Opens a file; returns its descriptor, and whether it is open for direct reads."""
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # opening a FIFO would wait for its writer
     if _DIRECT:
         try:

@@ -21,7 +21,7 @@ from pyg_batchgnn.ops import as_stored
 
 @dataclass(frozen=True)
 class DiskTable:
-    """The place of a table in a file: rows of one size, one behind the other."""
+    """Where a table lies in a file: consecutive rows of one size."""
 
     path: str  # the file
     offset: int  # the byte where the first row begins
@@ -41,10 +41,9 @@ class DiskTable:
 
     @classmethod
     def of(cls, table: Tensor) -> DiskTable | None:
-        """Finds the file that a table [rows, ...] is mapped from, or the codes of one. Returns None
-        where the table lies in memory, has gaps between its rows, its file has no name any more
-        (but see `name_of_file`), or this process has written to its own copy of the file's
-        pages."""
+        """Finds the file that a table [rows, ...], or the codes of a `QuantizedTensor`, is mapped
+        from. None if the table lies in memory, has gaps between rows, its file has no name any more
+        (but see `name_of_file`), or this process has written to its private copy of the pages."""
         table = as_stored(table)
         if table.dim() == 0 or not table.numel() or not table.is_contiguous():
             return None
@@ -57,7 +56,7 @@ class DiskTable:
         )
 
     def map(self) -> Tensor:
-        """Maps the rows [rows, ...]; writing to them changes this process's copy, never the file.
+        """Returns the table [rows, ...], mapped. Writes change this process's copy, never the file.
         Raises OSError or ValueError if the file cannot be mapped, or is too short."""
         found = np.memmap(self.path, np.uint8, "c", self.offset, (self.nbytes,))
         return torch.from_numpy(found).view(self.dtype).view(self.rows, *self.row_shape)
@@ -81,7 +80,7 @@ _NAMES: dict[tuple[str, int], str] = {}
 
 
 def name_of_file(descriptor: int, mapped: mmap.mmap) -> None:
-    """Lets `DiskTable.of` find an open file that has no name in a folder, while it is mapped."""
+    """Lets `DiskTable.of` find an open file without a name, as long as it is mapped."""
     status = os.fstat(descriptor)
     key = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}", status.st_ino
     _NAMES[key] = f"/proc/self/fd/{descriptor}"
@@ -97,7 +96,7 @@ _IN_MEMORY = (b"/dev/shm/", b"/memfd:", b"/SYSV", b"/dev/zero")
 
 @dataclass(frozen=True)
 class _Mapping:
-    """A range of addresses that stands for a range of a file."""
+    """A range of addresses that is mapped to a range of a file."""
 
     begin: int
     end: int
@@ -112,7 +111,7 @@ class _Mapping:
         return _NAMES.get((self.device, self.inode), self.path)
 
     def goes_on_in(self, other: _Mapping) -> bool:
-        """Returns whether another mapping is the next bytes of the file at the next address."""
+        """Returns whether ``other`` maps the next bytes of the file at the next address."""
         follows = self.end == other.begin and self.offset + other.begin - self.begin == other.offset
         return follows and self.inode == other.inode
 
@@ -125,16 +124,14 @@ class _Mapping:
 
 
 class _Mappings:
-    """The mappings of this process, some hundreds, in the order of their addresses. There are none
-    where the system does not tell."""
+    """The mappings of this process, by address; none if the system does not tell."""
 
     def __init__(self) -> None:
         self._lines = _MAPS.read_bytes().split(b"\n")[:-1] if _MAPS.exists() else []
 
     def at(self, address: int) -> _Mapping | None:
-        """Returns the mapping of a file that an address lies in; None if it lies in memory. Linux
-        splits a mapping in two where the process has written to one of its pages. Neighbours of one
-        file are joined."""
+        """Returns the file mapping at an address, or None. Linux splits a mapping if the process
+        writes to one of its pages; neighbours of one file are joined here."""
         number = bisect_right(self._lines, address, key=lambda line: int(line[: line.index(b"-")], 16)) - 1
         found = self._of_a_file(number)
         if found is None or address >= found.end:
@@ -147,7 +144,8 @@ class _Mappings:
         return found
 
     def _of_a_file(self, number: int) -> _Mapping | None:
-        """Returns the mapping of a line; None for memory and beyond the first and the last line."""
+        """Returns the mapping in a line; None for memory, and before the first or after the last
+        line."""
         line = _LINE.match(self._lines[number]) if 0 <= number < len(self._lines) else None
         if line is None or line[5] == b"0" or line[6].startswith(_IN_MEMORY):
             return None
@@ -156,7 +154,8 @@ class _Mappings:
 
 
 def _path_of(told: bytes) -> str:
-    """Returns a path as it is. Linux tells a newline as \\012, but a backslash as it is."""
+    """Returns a path from Linux's text, which writes a newline as \\012 but a backslash as it
+    is."""
     path = os.fsdecode(told)
     return path if "\\012" not in path or Path(path).exists() else path.replace("\\012", "\n")
 
@@ -169,7 +168,7 @@ _TOGETHER = 1 << 20
 
 
 def is_written(table: Tensor) -> bool:
-    """Returns whether this process has written to a private mapping that a table lies in."""
+    """Returns whether this process has written to the private mapping in which a table lies."""
     begin, end = _range_of(as_stored(table))
     return _Mappings().at(begin) is not None and _has_written(begin, end)
 
@@ -179,8 +178,8 @@ def _range_of(table: Tensor) -> tuple[int, int]:
 
 
 def _has_written(begin: int, end: int) -> bool:
-    """Returns whether pages of mapped files between two addresses are this process's own copies.
-    Where the system does not tell, they may be."""
+    """Returns whether pages between two addresses are this process's own copies; True if the system
+    does not tell."""
     try:
         file = _PAGES.open("rb", buffering=0)
     except OSError:

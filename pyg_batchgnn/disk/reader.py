@@ -23,7 +23,7 @@ _PIECE = 32 << 20
 
 @dataclass
 class ReadCounters:
-    """Counts over some reads."""
+    """Counts of some reads from files."""
 
     rows: int = 0  # rows that were read
     useful: int = 0  # bytes of these rows
@@ -38,8 +38,8 @@ class ReadCounters:
 
 class DiskReader:
     """Reads rows of a table in a file past the page cache. Threads may share it. Reading waits for
-    the disk and takes little of a processor; a thread that computes should leave it to another one.
-    Raises OSError if the file cannot be opened, or is too short for the table."""
+    the disk and needs little of a processor, so a thread that computes should leave it to another
+    one. Raises OSError if the file cannot be opened, or is too short for the table."""
 
     def __init__(self, table: DiskTable) -> None:
         self.table = table
@@ -52,12 +52,12 @@ class DiskReader:
             raise OSError(errno.EINVAL, text, table.path)
 
     def predict(self, row: Tensor) -> tuple[int, int]:
-        """Returns the bytes and the requests of reading rows, [n] int64, ascending."""
+        """Returns (bytes, requests) that reading rows [n] int64, ascending, takes."""
         operations, size = ops.count_operations(self._rows, row, replace(self._file.rule, gap=GAP))
         return size, operations
 
     def bytes_per_second(self, seconds: float = 1.0) -> float:
-        """Measures the rate of large reads, for a time or to the end of the table."""
+        """Measures the rate of large reads, for ``seconds`` or until the table ends."""
         rows = max(1, _PIECE // max(1, self.table.row_bytes))
         out = torch.empty((rows, *self.table.row_shape), dtype=self.table.dtype)
         found = ReadCounters()
@@ -75,19 +75,19 @@ class DiskReader:
         gap: int = GAP,
         requests: Requests = Requests.ANY,
     ) -> ReadCounters:
-        """Writes the rows ``row`` [n] int64 of the file, ascending, maybe repeated, to rows of a
-        tensor ``out`` [m, ...] of the table's type and row shape, contiguous: to the rows ``place``
-        [n] int64, else to the first n. Rows are read together where at most ``gap`` bytes, of whole
-        blocks, lie between them. ``requests``: how the system is asked. Raises an OSError that
-        names the file and the byte if reading failed; some rows may be written."""
+        """Reads rows ``row`` [n] int64 of the file, ascending, maybe repeated, into a contiguous
+        ``out`` [m, ...] of the table's dtype and row shape: into rows ``place`` [n] int64, or the
+        first n. Rows with at most ``gap`` bytes of whole blocks in between are read together.
+        ``requests``: the system's interface. Raises OSError, with file and byte, if reading failed;
+        some rows may be written."""
         begin = time.perf_counter()
         self._check_out(out)
         found = self._file.read(self._rows, row, out, place, gap, requests)
         return self._counters(row.numel(), found, begin)
 
     def read_range(self, first: int, count: int, out: Tensor) -> ReadCounters:
-        """Writes ``count`` rows of the file, from row ``first`` on, to the first rows of ``out``,
-        [m, ...]. Raises OSError as `read` does."""
+        """Reads ``count`` rows from row ``first`` on into the first rows of ``out`` [m, ...].
+        Raises OSError as `read`."""
         begin = time.perf_counter()
         self._check_out(out)
         if count < 0 or not 0 <= first <= self.table.rows - count or count > len(out):
@@ -104,7 +104,7 @@ class DiskReader:
         return self._counters(count, found, begin)
 
     def close(self) -> None:
-        """Closes the file. Closing again does nothing."""
+        """Closes the file; may be called again."""
         self._file.close()
 
     def _counters(self, rows: int, found: ReadRows, begin: float) -> ReadCounters:

@@ -25,10 +25,10 @@ _ALIGNMENT = 4096
 
 
 class ScratchTable:
-    """A table that is written once, in order, and read after that. Its file has no name, so nothing
-    is left behind, however the process ends. It takes room on the disk, in the file system of
-    ``folder``, as long as the tensor of `finish` lives, or a view of it. Raises OSError if the
-    folder takes no file, or has too little room for this one."""
+    """A table in a file, written once in order and then read. The file has no name, so that nothing
+    is left behind however the process ends. It takes room in the file system of ``folder`` as long
+    as the tensor of `finish`, or a view of it, lives. Raises OSError if the folder cannot be
+    written to, or has too little room."""
 
     def __init__(self, folder: Path, rows: int, row_shape: tuple[int, ...], dtype: torch.dtype) -> None:
         self.table = DiskTable(f"{folder}", 0, rows, row_shape, dtype)
@@ -54,7 +54,7 @@ class ScratchTable:
         self.written += len(rows)
 
     def finish(self) -> Tensor:
-        """Returns the table, mapped from the file, once all rows are written. Changes of the tensor
+        """Returns the table, mapped from the file, after all rows are written. Writes to the tensor
         change the file."""
         if self.written < self.table.rows:
             raise ValueError(f"{self.written} of {self.table.rows} rows are written")
@@ -67,7 +67,7 @@ class ScratchTable:
 
 
 class _Appender:
-    """Appends bytes to a file past the page cache, where the file system allows it."""
+    """Appends bytes to a file, past the page cache if the file system allows it."""
 
     def __init__(self, file: IO[bytes], folder: Path) -> None:
         self._descriptor, self._folder, self._end = file.fileno(), folder, 0
@@ -88,7 +88,7 @@ class _Appender:
                 self._write(_BLOCK)
 
     def finish(self, size: int) -> None:
-        """Writes what is left. The file is ``size`` bytes long then."""
+        """Writes the rest; the file then has ``size`` bytes."""
         if self._filled:
             self._write(-(-self._filled // _ALIGNMENT) * _ALIGNMENT)
         os.ftruncate(self._descriptor, size)
@@ -116,7 +116,7 @@ def _close(descriptor: int | None) -> None:
 
 
 def read_span(table: Tensor, rows: range, reader: DiskReader | None) -> Tensor:
-    """Returns consecutive rows of a table: a view, or a copy that was read through a reader."""
+    """Returns consecutive rows of a table: a view, or with a reader a copy from its file."""
     if reader is None or not len(rows):
         return table[rows.start : rows.stop]
     out = torch.empty((len(rows), *table.shape[1:]), dtype=reader.table.dtype)
@@ -125,8 +125,8 @@ def read_span(table: Tensor, rows: range, reader: DiskReader | None) -> Tensor:
 
 
 def read_rows(table: Tensor, row: Tensor, reader: DiskReader | None) -> Tensor:
-    """Returns a copy of some rows of a table, [n, ...]. Codes stay codes. ``table``: [N, ...].
-    ``row``: [n] int64 rows in any order, repeated or not."""
+    """Returns [n, ...], a copy of rows ``row`` [n] int64 of ``table`` [N, ...], in any order, maybe
+    repeated. int8 codes stay codes."""
     if reader is None or not len(row):
         return rows_like(table, as_stored(table).index_select(0, row))
     out = torch.empty((len(row), *table.shape[1:]), dtype=reader.table.dtype)

@@ -38,7 +38,7 @@ from pyg_batchgnn.versions import OLDEST
 
 
 class FindingState(str, Enum):
-    """The state of a thing that was checked."""
+    """The outcome of a check."""
 
     WORKS = "works"
     ABSENT = "absent"  # not installed, and not needed
@@ -48,7 +48,7 @@ class FindingState(str, Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the doctor's table."""
+    """The result of one check, a line of the doctor's table."""
 
     name: str  # the thing that was checked
     state: FindingState
@@ -78,7 +78,7 @@ _RANK_LIMIT = timedelta(seconds=20)
 
 
 def exchange_rows(backend: str) -> None:
-    """Exchanges uneven numbers of rows as one of two ranks, checks them, and measures."""
+    """Exchanges uneven numbers of rows as one of two ranks, checks them, and prints the time."""
     dist.init_process_group(backend, timeout=_RANK_LIMIT)
     rank, size = dist.get_rank(), dist.get_world_size()
     sent, received = [rank + to for to in range(size)], [source + rank for source in range(size)]
@@ -119,7 +119,7 @@ _REMEDIES = {
 
 
 def check_backends() -> list[Finding]:
-    """Checks the backends one after the other, because they are also timed."""
+    """Checks the backends one after the other, as they are timed."""
     return [check_backend_works(name) for name in BACKENDS]
 
 
@@ -354,7 +354,7 @@ PACKAGES = (
 
 
 def check_packages() -> list[Finding]:
-    """Checks each package in its own process: a library for another torch may crash it."""
+    """Checks each package in a process of its own, as a library for another torch may crash."""
     with ThreadPoolExecutor() as pool:
         return [*pool.map(check_package, PACKAGES), check_metis(), check_oneccl()]
 
@@ -422,7 +422,7 @@ def _import_error(module: str) -> str:
 
 
 def check_gpus() -> list[Finding]:
-    """Checks what a loader's ``device`` needs: CUDA, Triton and pages that may be locked."""
+    """Checks what a loader's ``device`` needs: CUDA, Triton and page-locked memory."""
     return [_cuda(), _triton(torch.cuda.is_available()), locked_memory(*getrlimit(RLIMIT_MEMLOCK))]
 
 
@@ -465,17 +465,17 @@ _COLOURS = dict(zip(FindingState, ("green", "yellow", "yellow", "bold red"), str
 
 
 def examine() -> list[Finding]:
-    """Checks packages, the machine, GPUs and backends. Takes a few seconds."""
+    """Checks packages, the machine, GPUs and backends, in a few seconds."""
     return [*check_packages(), *check_machine(), *check_gpus(), *check_backends()]
 
 
 def is_healthy(findings: Sequence[Finding]) -> bool:
-    """Returns whether everything that is needed works."""
+    """Returns whether everything that the package cannot do without works."""
     return not any(finding.needed and finding.state is FindingState.BROKEN for finding in findings)
 
 
 def as_table(findings: Sequence[Finding]) -> Table:
-    """Returns a table with one line per finding."""
+    """Returns the findings as a table, a line each."""
     table = Table(box=None, pad_edge=False)
     for column in ("", "", "seen here", "what to do"):
         table.add_column(column, overflow="fold")
@@ -486,5 +486,5 @@ def as_table(findings: Sequence[Finding]) -> Table:
 
 
 def as_json(findings: Sequence[Finding]) -> dict[str, Any]:
-    """Returns the values that ``--json`` prints."""
+    """Returns the findings as ``batchgnn doctor --json`` prints them."""
     return {"healthy": is_healthy(findings), "findings": [asdict(finding) for finding in findings]}

@@ -36,14 +36,16 @@ _READ_LIMIT = 64
 class Embedding:
     """Tables of learned rows, one row for each node of some node types.
 
-    A rank holds the rows of the nodes that it owns, and beside each row what the optimizer keeps of
-    it. A loader that is given the tables (``embedding=``) tells the owners once per macrobatch
-    which rows each of its steps needs. A step then takes one exchange of rows and one of gradients.
-    One process is a world of one rank.
+    >>> embedding = Embedding(data, 16)
+    >>> optimizer = EmbeddingOptimizer(embedding, SparseAdam(lr=0.01))
+    >>> for batch in MacrobatchNeighborLoader(data, [5], batch_size=32, embedding=embedding):
+    ...     embedding(batch)["node"].square().mean().backward()  # rows [nodes of the batch, 16]
+    ...     optimizer.step()
 
-    `EmbeddingOptimizer` updates the rows that were read since its last step and have gradients: of
-    several batches too, whose gradients are added. Making the tables is collective, and
-    so is every method that says so.
+    A rank holds the rows of the nodes that it owns, with the optimizer's state beside them. A
+    loader with the tables (``embedding=``) tells the owners once per macrobatch which rows each
+    step needs. A step then takes one exchange of rows and one of gradients. Making the tables is
+    collective, and so is every method that says so. One process is a world of one rank.
 
     Args:
         data: the graph as loaders take it: a ``Data``, a ``HeteroData``, a pair of stores, over
@@ -52,11 +54,11 @@ class Embedding:
         seed: key of the initial rows, which are uniform in [-bound, bound) by (seed, node type,
             original id, column).
         bound: the largest absolute value of initial rows; None is 1 / sqrt(columns).
-        comm: a communicator that nothing else uses, not even the stores; None makes one, which over
+        comm: a communicator that nothing else uses, not even the stores. None makes one, which over
             ranks stays open until the process ends.
         dtype: torch.float32 or torch.float64.
-        stale_steps: k: rows may lack the updates of the k steps before theirs, so that reading them
-            waits for nobody. With 0, training equals that of one process.
+        stale_steps: rows may lack the updates of this many steps before theirs, so that reading
+            them need not wait. With 0, training equals that of one process.
 
     Attributes:
         tables: the table of each type that has one, in the order of the types.
@@ -116,7 +118,7 @@ class Embedding:
         )
 
     def check_graph(self, data: Any) -> None:
-        """Raises ValueError unless the tables are of the nodes of this graph."""
+        """Raises ValueError unless ``data`` is the graph of these tables."""
         if not isinstance(data, (Data, HeteroData)) and not NodeOwners.is_partitioned(data):
             return  # stores answer requests; their sizes are seen when rows are read
         theirs = NodeOwners.of(data)
@@ -132,7 +134,7 @@ class Embedding:
         return [str(table.group.name) for table in self.tables]
 
     def table_of(self, node_type: str | None = None) -> EmbeddingTable:
-        """Returns a type's table, or the only one, after all updates that were started. Raises
+        """Returns a type's table, or the only one, once all started updates are done. Raises
         KeyError if the type has none, ValueError if none is named and there are several."""
         self.synchronize()
         if node_type is None:
@@ -144,12 +146,12 @@ class Embedding:
         return self.tables[self.node_types.index(node_type)]
 
     def synchronize(self) -> None:
-        """Waits for the updates that were started."""
+        """Waits until all started updates are done."""
         self._order.wait()
 
     def prepare(self, rule: UpdateRule) -> None:
-        """Makes what a rule keeps for each number, unless it is there. `EmbeddingOptimizer` calls
-        it. Raises ValueError if the tables hold what another rule keeps."""
+        """Makes the optimizer's state that ``rule`` needs, if it is not there; `EmbeddingOptimizer`
+        calls it. Raises ValueError if there is another rule's state."""
         for table in self.tables:
             if not table.state:
                 table.state = tuple(torch.full_like(table.weight, value) for value in rule.initial)
@@ -173,9 +175,10 @@ class Embedding:
         epoch: int = -1,
         macrobatch: int = -1,
     ) -> list[Step]:
-        """Tells the owners which rows the steps of a macrobatch need, at a position of the epoch.
-        Collective, one round. ``minibatches``: the internal ids of each one's nodes, [N_t] int64 by
-        number of the type. ``comm``: the communicator that samples; None in one process."""
+        """Tells the owners which rows the steps of a macrobatch need. Collective, one round.
+        ``minibatches``: for each one the internal ids of its nodes, [N_t] int64 by number of the
+        type. ``comm``: the communicator that samples; None in one process. The rest is for
+        messages."""
         header = Header(MessageKind.EMBEDDINGS, ops.to_signed(epoch), macrobatch)
         steps = [Step(plan) for plan in self._planner.plan(minibatches, header, comm)]
         for step, following in itertools.pairwise(steps):
@@ -183,17 +186,17 @@ class Embedding:
         return steps
 
     def attach(self, batch: Any, step: Step) -> None:
-        """Notes the step of a batch, for as long as the batch lives."""
+        """Remembers the step of a batch, as long as the batch lives."""
         self._steps[batch] = step
 
     def follow(self, batch: Any, other: Any) -> None:
-        """Notes that another batch, made of the first one, has its step."""
+        """Gives another batch, made from the first one, the same step."""
         if other is not batch and batch in self._steps:
             self._steps[other] = self._steps[batch]
 
     def __call__(self, batch: Any) -> dict[str, Tensor]:
-        """Returns the rows of a batch's nodes by node type ("node" in a homogeneous graph), [N_t,
-        F_t] each. Collective, one round. Several batches may be read before it."""
+        """Returns the rows of a batch's nodes, [N_t, F_t] by node type ("node" in a homogeneous
+        graph). Collective, one round. Several batches may be read before a step."""
         step = self._step_of(batch)
         rows = self._order.rows(step)
         if torch.is_grad_enabled():
@@ -219,14 +222,14 @@ class Embedding:
         return step
 
     def _note(self, leaves: Leaves) -> None:
-        """Notes rows that were handed out, and now and then drops those that all ranks gave up."""
+        """Remembers rows that were read, and sometimes drops those that all ranks have freed."""
         self._read.append(leaves)
         if len(self._read) >= self._read_limit:
             self._have_gradients()
             self._read_limit = max(_READ_LIMIT, 2 * len(self._read))
 
     def _have_gradients(self) -> list[bool]:
-        """Returns what was read and has gradients on any rank, and drops what cannot get any."""
+        """Returns which batches that were read have gradients on any rank; drops hopeless ones."""
         flags = [[any(g is not None for g in one.gradients), one.is_used] for one in self._read]
         every = torch.tensor(flags, dtype=torch.int64)
         every = self.comm.run_job(lambda: self.comm.all_reduce(every, MessageKind.EMBEDDINGS))
@@ -236,15 +239,14 @@ class Embedding:
         return list(itertools.compress(have, kept))
 
     def clear_gradients(self) -> None:
-        """Drops the gradients that no update has taken; `EmbeddingOptimizer.zero_grad` calls it."""
+        """Drops gradients that no update has used, for `EmbeddingOptimizer.zero_grad`."""
         for one in self._read:
             one.clear()
 
     def update(self, rule: UpdateRule, weight: float) -> None:
-        """Starts the update of the rows that have gradients; `EmbeddingOptimizer.step` calls it.
-        Gradients of several batches are added. Where several were read, rows of a batch that has no
-        gradients yet, on any rank, wait for a later update. A single batch is always taken. Raises
-        RuntimeError if no rows were read since the last update."""
+        """Starts the update of rows with gradients, for `EmbeddingOptimizer.step`. Gradients of
+        several batches are added. If several were read, batches without gradients on any rank wait
+        for a later update; a single batch is always taken. Raises RuntimeError if none was read."""
         if not self._read or self._last is None:
             raise RuntimeError(
                 "no rows were read since the last step; call embedding(batch) with gradients enabled, and "
@@ -258,8 +260,8 @@ class Embedding:
             self._order.update(taken, self._last, weight, rule.at(self.steps))
 
     def rows(self, node: Tensor, node_type: str | None = None) -> Tensor:
-        """Returns the rows [n, F] of nodes by original id, any [n] int64 on any rank, to evaluate
-        and predict, without a gradient. Collective. One table needs no ``node_type``."""
+        """Returns [n, F], the rows of nodes [n] int64 by original id, without a gradient, for
+        evaluation. Collective; ranks may ask for any nodes. One table needs no ``node_type``."""
         table = self.table_of(node_type)
         at = self.tables.index(table)
         none = torch.empty(0, dtype=torch.int64)
@@ -280,18 +282,17 @@ class Embedding:
         return internal_ids(part, self.comm, node, node_type=node_type)
 
     def as_features(self, data: Any, name: str = FEATURES, node_type: str | None = None) -> Any:
-        """Returns a graph with the present rows as features, for the inference of all nodes. They
-        are the last columns of the attribute, behind those that it has. Features that are int8
-        codes are decoded for it, all of them. Collective over ranks. ``data``: the graph of these
-        tables, a ``Data``, a ``HeteroData``, or (DistFeatureStore, DistGraphStore). It is not
-        changed. ``node_type`` is not needed if there is one table."""
+        """Returns a copy of a graph with the present rows as features, for the inference of all
+        nodes. They are appended to the attribute's columns; int8-quantised features are decoded for
+        it. Collective over ranks. ``data``: the graph of these tables, a ``Data``, a
+        ``HeteroData``, or (DistFeatureStore, DistGraphStore). One table needs no ``node_type``."""
         self.check_graph(data)
         return as_features(self.table_of(node_type), data, name)
 
     def freeze(self, node: Tensor | None = None, node_type: str | None = None) -> None:
-        """Keeps rows as they are from now on, those that are frozen already included. ``node``:
-        original ids, or a mask with one bool for each node of the type; the same on every rank.
-        None stands for all nodes. ``node_type`` is not needed if there is one table."""
+        """Keeps rows as they are from now on, in addition to those frozen before. ``node``:
+        original ids, or a mask over the nodes of the type, the same on every rank; None for all
+        nodes. ``node_type`` is not needed with one table."""
         table = self.table_of(node_type)
         count = self.owners.book.num_nodes_of(table.node_type)
         mask = torch.zeros(count, dtype=torch.bool)
@@ -308,33 +309,34 @@ class Embedding:
         table.frozen = own if table.frozen is None else table.frozen | own
 
     def read_rows(self, path: str | Path, node_type: str | None = None) -> None:
-        """Overwrites the rows of a type by those of a ``.npy`` file, one per node in the order of
-        original ids, which is mapped and never unpickled. Collective. One table needs no
-        ``node_type``. Raises DatasetError if the file is missing, damaged or of other rows."""
+        """Overwrites the rows of a type from a ``.npy`` file, one row per node by original id.
+        Collective. The file is mapped and never unpickled. ``node_type`` is not needed with one
+        table. Raises DatasetError if the file is missing, damaged or has another shape."""
         table = self.table_of(node_type)
         count = self.owners.book.num_nodes_of(table.node_type)
         self.comm.run_job(lambda: read_table(table, count, Path(path).expanduser(), self.comm))
         self._order.changed()
 
     def export_rows(self, path: str | Path, node_type: str | None = None) -> None:
-        """Writes a type's rows to one ``.npy`` file, which is replaced. Collective. No rank holds
-        all rows: the first writes them by original id. Raises DatasetError if it cannot."""
+        """Writes a type's rows, by original id, to one ``.npy`` file, which is replaced.
+        Collective. The first rank writes, and never holds all rows. Raises DatasetError if it
+        cannot."""
         table = self.table_of(node_type)
         count = self.owners.book.num_nodes_of(table.node_type)
         self.comm.run_job(lambda: export_table(table, count, Path(path).expanduser(), self.comm))
 
     def save(self, folder: str | Path) -> None:
-        """Writes all rows, and what the optimizer keeps, to a new folder, each rank its own part.
-        Collective. All ranks must see the same file system. Raises DatasetError if the folder
-        exists, or a rank cannot write."""
+        """Writes all rows and the optimizer's state to a new folder that all ranks see, each rank
+        its own part. Collective. Raises DatasetError if the folder exists, or a rank cannot
+        write."""
         self.synchronize()
         counts = [self.owners.book.num_nodes_of(table.node_type) for table in self.tables]
         self.comm.run_job(lambda: save_tables(self.tables, counts, self.steps, folder, self.comm))
 
     def load(self, folder: str | Path) -> None:
-        """Reads what `save` wrote on any number of ranks. Collective. Training goes on as if it had
-        not stopped: on as many ranks with the same bits. Raises DatasetError if a file is damaged
-        or missing, or of other tables."""
+        """Reads a folder that `save` wrote on any number of ranks, to continue training; on as many
+        ranks with the same bits. Collective. Raises DatasetError if a file is damaged or
+        missing."""
         self.synchronize()
         self.steps = self.comm.run_job(lambda: load_tables(self.tables, folder, self.comm))
         self._order.changed()
@@ -362,37 +364,37 @@ def _columns_by_type(columns: int | Mapping[str, int], schema: Schema) -> dict[i
 
 
 class EmbeddingOptimizer:
-    """Updates the rows that were read, by the gradients of all ranks. A rank's gradients of one row
-    are added first, then those of all ranks in the order of ranks; where several batches were read
-    since the last step, batch by batch. So the bits of a run repeat. The update runs on a thread
-    beside what follows, and the next read waits for it. ``rule``: `SGD`, `Adagrad` or `SparseAdam`.
-    It may be replaced between steps by one of the same kind (`set`)."""
+    """Updates the rows that were read, by the gradients of all ranks. See `Embedding` for an
+    example. ``rule``: `SGD`, `Adagrad` or `SparseAdam`; it may be replaced between steps by one of
+    the same kind (`set`).
+
+    A rank's gradients of one row are added first, then all ranks' in the order of ranks, and of
+    several batches batch by batch, so that runs repeat bit for bit. The update runs on a thread of
+    its own, and the next read waits for it.
+    """
 
     def __init__(self, embedding: Embedding, rule: UpdateRule) -> None:
         self.embedding, self.rule = embedding, rule
         embedding.prepare(rule)
 
     def set(self, **numbers: Any) -> None:
-        """Changes numbers of the rule, such as ``lr``; the same on all ranks."""
+        """Changes parameters of the rule, such as ``lr``; the same on all ranks."""
         self.rule = replace(self.rule, **numbers)  # type: ignore[type-var]
 
     def zero_grad(self) -> None:
-        """Drops the gradients since the last step, for instance of a loss that is not finite. Call
-        it on all ranks, as a step that is left out."""
+        """Drops the gradients since the last step, as of an infinite loss. Call it on all ranks."""
         self.embedding.clear_gradients()
 
     def step(self, weight: float = 1.0) -> None:
         """Starts the update by the gradients of all batches that were read since the last step.
 
-        Collective: one round; where several batches were read, one for each and one more. A batch
-        whose backward pass has not run yet then waits for a later step. A single batch is always
-        taken, so its backward pass comes first. Raises RuntimeError if no rows were read since the
-        last step.
+        Collective: one round, and with several batches one for each and one more. A batch without
+        gradients then waits for a later step; a single batch must have run its backward pass.
+        Raises RuntimeError if no rows were read since the last step.
 
-        ``weight``: of this rank's gradients, finite and not negative, which count weight / (the sum
-        of all ranks' weights). With 1 on every rank that is the mean over ranks, as
-        DistributedDataParallel takes it, a rank whose minibatch has no gradients included. A rank
-        of weight 0 is left out.
+        ``weight``: of this rank's gradients, finite and not negative. They are multiplied by weight
+        / (the sum of all ranks' weights). With 1 on every rank this is the mean over ranks, as in
+        DistributedDataParallel, also of ranks without gradients. A rank of weight 0 is left out.
         """
         if not (math.isfinite(weight) and weight >= 0):
             raise ValueError(f"weight must be finite and not negative, got {weight}")
@@ -400,7 +402,7 @@ class EmbeddingOptimizer:
 
 
 def nodes_by_type(batch: Any, schema: Schema) -> list[Tensor]:
-    """Returns the node ids of a batch as it holds them, [N_t] int64 by number of the type."""
+    """Returns the batch's node ids, [N_t] int64 by number of the type."""
     if isinstance(batch, SampledMinibatch):
         return [one.node for one in batch.nodes]
     try:
@@ -416,8 +418,7 @@ def nodes_by_type(batch: Any, schema: Schema) -> list[Tensor]:
 
 
 def as_features(table: EmbeddingTable, data: Any, name: str) -> Any:
-    """Returns a graph with the rows of a table as the last columns of an attribute. Collective if
-    the graph is a pair of stores. The graph given is not changed."""
+    """Returns a copy of a graph, a table's rows appended to an attribute. Collective for stores."""
     if isinstance(data, (tuple, list)) and isinstance(data[0], DistFeatureStore):
         features: DistFeatureStore = data[0]
         columns = _columns(table, features.own.attributes[table.group], name)
@@ -435,7 +436,7 @@ def as_features(table: EmbeddingTable, data: Any, name: str) -> Any:
 
 
 def _columns(table: EmbeddingTable, attributes: Any, name: str) -> Tensor:
-    """Returns a copy of the rows, behind the attribute's columns if there are any."""
+    """Returns the rows, appended to the attribute's columns if there are any."""
     held = [ops.decoded(attributes[name])] if name in attributes else []
     return torch.cat([*held, table.weight.to(held[0].dtype if held else table.weight.dtype)], dim=1)
 

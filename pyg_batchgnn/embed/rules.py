@@ -10,17 +10,17 @@ from pyg_batchgnn.ops import RowRule, RowStep
 
 
 class UpdateRule(Protocol):
-    """The rule by which an optimizer changes rows. Rows without a gradient never change."""
+    """How an optimizer changes rows. Rows without a gradient never change."""
 
     #: The rule of the operator.
     kind: ClassVar[RowRule]
 
     @property
     def initial(self) -> tuple[float, ...]:
-        """The initial values of the numbers that lie beside each weight."""
+        """The initial values of the state kept for each weight, none for `SGD`."""
 
     def at(self, number: int) -> RowStep:
-        """Returns the numbers of a step, counted from 1 over all rows together."""
+        """Returns the parameters of step ``number``, counted from 1 for all rows together."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,9 @@ class SGD:
 
     @property
     def initial(self) -> tuple[float, ...]:
-        """Nothing lies beside a weight."""
         return ()
 
     def at(self, number: int) -> RowStep:  # noqa: ARG002
-        """Returns the numbers of a step, which are the same in all."""
         return RowStep(self.kind, self.lr)
 
 
@@ -68,11 +66,9 @@ class Adagrad:
 
     @property
     def initial(self) -> tuple[float, ...]:
-        """The initial sum of squares."""
         return (self.initial_accumulator_value,)
 
     def at(self, number: int) -> RowStep:
-        """Returns the numbers of a step."""
         return RowStep(self.kind, self.lr / (1 + (number - 1) * self.lr_decay), self.eps)
 
 
@@ -100,13 +96,10 @@ class SparseAdam:
 
     @property
     def initial(self) -> tuple[float, ...]:
-        """Both averages begin with 0."""
         return (0.0, 0.0)
 
     def at(self, number: int) -> RowStep:
-        """Returns the numbers of a step. The rate corrects for averages that are too small at
-        first.
-        """
+        """Returns the parameters of a step; the rate corrects the averages' bias towards 0."""
         first, second = self.betas
         rate = self.lr * math.sqrt(1 - second**number) / (1 - first**number)
         return RowStep(self.kind, rate, self.eps, 1 - first, 1 - second)

@@ -22,7 +22,7 @@ WantedRows = Sequence[Tensor]
 
 @dataclass(frozen=True, eq=False)
 class TableExchange:
-    """The rows of one table that a step reads and changes."""
+    """The rows of one table that a step reads and changes, and how they travel."""
 
     #: [N] int64, by node of this rank's minibatch: i for row i of this rank's table, ~i for row i
     #: of those that come from other ranks, by rank
@@ -38,7 +38,7 @@ class TableExchange:
 
 @dataclass(frozen=True, eq=False)
 class StepExchange:
-    """The rows that a step reads and changes."""
+    """The rows of all tables that a step reads and changes."""
 
     header: Header  # the epoch, the macrobatch and the number of the step in it
     tables: list[TableExchange]  # by table
@@ -61,7 +61,7 @@ class _Asked:
 
 
 class StepPlanner:
-    """Plans the steps of macrobatches."""
+    """Plans which rows travel in the steps of macrobatches."""
 
     def __init__(self, owners: NodeOwners, node_types: Sequence[int]) -> None:
         self._owners, self._types = owners, node_types
@@ -70,7 +70,7 @@ class StepPlanner:
     def plan(
         self, minibatches: Sequence[WantedRows], header: Header, comm: Communicator | None
     ) -> list[StepExchange]:
-        """Returns the plan of each minibatch's step. Collective, one round."""
+        """Returns the plan of each minibatch's step. Collective, one round for all."""
         asked = [[self._ask(wanted[number], number) for number in self._types] for wanted in minibatches]
         served = self._exchange(asked, header, comm)
         return [
@@ -90,7 +90,7 @@ class StepPlanner:
     def _exchange(
         self, asked: Sequence[Sequence[_Asked]], header: Header, comm: Communicator | None
     ) -> list[list[list[Tensor]]]:
-        """Returns the rows of this rank that are read, by minibatch, table and reading rank."""
+        """Returns the rows of this rank that others read, by minibatch, table and reading rank."""
         none = torch.empty(0, dtype=torch.int64)
         own, ranks = self._owners.rank, range(self._owners.book.parts)
         if comm is None:
@@ -107,7 +107,7 @@ class StepPlanner:
         ]
 
     def _message(self, asked: Sequence[_Asked], rank: int) -> Tensor:
-        """Returns the lists' sizes, then the rows as their owner counts them; empty if none."""
+        """Returns the lists' sizes, then the wanted rows as their owner counts; empty if none."""
         counts = [one.counts[rank] for one in asked]
         if not any(counts):
             return torch.empty(0, dtype=self._wire)
@@ -141,7 +141,7 @@ class StepPlanner:
         )
 
     def _codes(self, asked: _Asked, node_type: int) -> Tensor:
-        """Returns the place of each row of ``asked.unique``, as in `TableExchange.source`."""
+        """Returns where each row of ``asked.unique`` comes from, as in `TableExchange.source`."""
         rank = self._owners.rank
         own, first = asked.of(rank), self._owners.book.nodes_of(rank, node_type).start
         before, behind = own.start, len(asked.unique) - own.stop
@@ -152,7 +152,7 @@ class StepPlanner:
     def _changes(
         self, node_type: int, source: Tensor, here: Tensor, served: Sequence[Tensor]
     ) -> ops.RowChanges:
-        """Returns the rows that change. Gradients are in the order of ranks, then of nodes."""
+        """Returns the rows that change, with gradients in the order of ranks, then of nodes."""
         rank = self._owners.rank
         before = sum(len(rows) for rows in served[:rank])
         total = sum(len(rows) for rows in served)

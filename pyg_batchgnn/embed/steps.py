@@ -38,7 +38,7 @@ class Step:
     leaves: list[Tensor] | None = None  # its rows as they were handed out to be differentiated, by table
 
     def ahead(self, count: int) -> list[Step]:
-        """Returns this step and at most ``count`` that follow it."""
+        """Returns this step and up to ``count`` steps after it."""
         found = [self]
         while len(found) <= count and found[-1].following is not None:
             found.append(found[-1].following)
@@ -46,8 +46,8 @@ class Step:
 
 
 class Leaves:
-    """The rows of a step as they were handed out, until an update takes their gradients. Their user
-    keeps them; this object keeps them once they have a gradient."""
+    """A step's rows as the user got them, until an update takes their gradients. They are held
+    weakly until they have a gradient."""
 
     def __init__(self, step: Step, rows: Sequence[Tensor]) -> None:
         self.plan, self._step, self._is_over = step.plan, weakref.ref(step), False
@@ -66,7 +66,7 @@ class Leaves:
 
     @property
     def is_used(self) -> bool:
-        """True while somebody may still ask for a gradient of the rows."""
+        """True as long as a gradient may still arrive."""
         self._kept = {at: leaf for at, leaf in self._kept.items() if leaf.grad is not None}
         return any(leaf() is not None for leaf in self._rows)
 
@@ -82,7 +82,7 @@ class Leaves:
         return [None if leaf is None else leaf.grad for leaf in leaves]
 
     def take(self) -> list[Tensor | None]:
-        """Returns the gradients, and refuses others from now on."""
+        """Returns the gradients by table; later ones raise an error."""
         found, self._is_over = self.gradients, True
         self._kept.clear()
         step = self._step()
@@ -92,7 +92,7 @@ class Leaves:
 
 
 class StepOrder:
-    """Reads and updates rows, ahead of training as far as rows may be stale."""
+    """Orders reads and updates of rows, which run ahead of training as far as rows may be stale."""
 
     def __init__(self, tables: Sequence[EmbeddingTable], comm: Communicator, stale_steps: int) -> None:
         self._tables, self._comm, self._stale = tables, comm, stale_steps
@@ -107,7 +107,7 @@ class StepOrder:
         return step.read[0].wait()
 
     def update(self, taken: Sequence[Leaves], last: Step, weight: float, numbers: RowStep) -> None:
-        """Starts an update by what was taken, and behind it the first read that has to see it."""
+        """Starts an update by the gradients ``taken``, and then the first read that must see it."""
         self.wait()  # for the update before, which may have failed
         plans, gradients = [one.plan for one in taken], [one.take() for one in taken]
         self._last = self._start(
@@ -124,11 +124,11 @@ class StepOrder:
             self._last = None
 
     def changed(self) -> None:
-        """Notes that rows have changed by other means. Reads that were started are not used."""
+        """Discards reads that were started, since rows have changed by other means."""
         self._updates += self._stale + 1
 
     def _read(self, step: Step) -> None:
-        """Starts the read of a step, unless one is under way that is new enough."""
+        """Starts reading a step's rows, unless a read that is new enough was started."""
         if step.read is not None and self._updates - step.read[1] <= self._stale:
             return
         plan = step.plan
@@ -150,7 +150,7 @@ class StepOrder:
 
 
 def read_rows(tables: Sequence[EmbeddingTable], plan: StepExchange, comm: Communicator) -> list[Tensor]:
-    """Reads the rows of a step's nodes. Collective, one round."""
+    """Returns the rows of a step's nodes, [N, F] by table. Collective, one round."""
     ranks = range(comm.size)
     lengths = [
         sum(one.served_counts[rank] * table.columns for table, one in _each(tables, plan)) for rank in ranks
@@ -198,9 +198,9 @@ def update_rows(
 
 
 class _CameGradients:
-    """The gradients of one minibatch, as they arrived: ``near`` of this rank by table, [N, F] or
-    None, and ``far`` by table and rank, [m, F]. ``said``: by rank, its weight, and for each table 1
-    if its gradients came."""
+    """The received gradients of one minibatch: ``near`` of this rank, [N, F] or None by table, and
+    ``far``, [m, F] by table and rank. ``said``: by rank, its weight, and for each table 1 if it
+    sent gradients."""
 
     def __init__(
         self,
@@ -238,7 +238,7 @@ class _CameGradients:
 def _added(
     changes: Sequence[RowChanges], gradients: Sequence[RowGradients]
 ) -> tuple[RowChanges, RowGradients]:
-    """Returns the changes of several minibatches as those of one, whose gradients are added."""
+    """Returns the changes of several minibatches as those of one, with added gradients."""
     nears, fars = 0, 0
     rows, sources = [], []
     for change, given in zip(changes, gradients, strict=True):
@@ -301,7 +301,7 @@ def _exchange_gradients(
 
 
 def _put_gradients(out: Tensor, gradient: Tensor, plan: TableExchange, which: range) -> None:
-    """Writes the gradients of some rows of other ranks, each the sum over its nodes in order."""
+    """Writes the gradients of other ranks' rows ``which``, each the sum over its nodes in order."""
     if plan.sent_ptr is None:
         ops.put_rows(out, gradient, plan.sent[which.start : which.stop])
         return
@@ -311,14 +311,14 @@ def _put_gradients(out: Tensor, gradient: Tensor, plan: TableExchange, which: ra
 
 
 def _said(message: Tensor, prefix: int, tables: int) -> list[float]:
-    """Returns what a message of gradients begins with; zeros for an empty one, this rank's own."""
+    """Returns the numbers at the beginning of a message of gradients; zeros for an empty one."""
     if not message.numel():
         return [0.0] * (1 + tables)
     return message[:prefix].clone().view(torch.float64).tolist()
 
 
 def _by_table(messages: Sequence[Tensor], shapes: Sequence[tuple[int, Sequence[int]]]) -> list[list[Tensor]]:
-    """Cuts the messages of all ranks into rows, [m, F] views by table and rank."""
+    """Cuts all ranks' messages into rows, [m, F] views by table and rank."""
     found: list[list[Tensor]] = [[] for _ in shapes]
     for rank, message in enumerate(messages):
         left = message

@@ -21,7 +21,7 @@ _ROWS = 1 << 16
 
 
 def load_tables(tables: Sequence[EmbeddingTable], folder: str | Path, comm: Communicator) -> int:
-    """Reads this rank's rows for `Embedding.load`."""
+    """Reads this rank's rows and state, for `Embedding.load`; returns the number of steps."""
     path = Path(folder).expanduser()
     meta = with_files(comm, lambda: _checked(EmbeddingMeta.read(path), tables, path))
     comm.check_agreement({"columns": dict(meta.columns), "steps": meta.steps, "parts": meta.parts})
@@ -49,7 +49,7 @@ def _checked(meta: EmbeddingMeta, tables: Sequence[EmbeddingTable], path: Path) 
 
 
 def _read(path: Path, meta: EmbeddingMeta, table: EmbeddingTable) -> None:
-    """Copies the rows that the saved parts share with this rank."""
+    """Copies the rows of one saved table that belong to this rank."""
     if not table.state:
         table.state = tuple(torch.empty_like(table.weight) for _ in range(meta.state))
     frozen, found = torch.zeros(len(table.node), dtype=torch.bool), 0
@@ -94,7 +94,7 @@ def save_tables(
     folder: str | Path,
     comm: Communicator,
 ) -> Path:
-    """Writes the rows of all ranks for `Embedding.save`."""
+    """Writes the rows and states of all ranks, for `Embedding.save`; returns the folder."""
 
     def end(path: Path, arrays: dict[str, files.ArrayPromise]) -> None:
         names = [str(table.group.name) for table in tables]
@@ -141,7 +141,7 @@ OTHER = "give a folder that Embedding.save wrote for tables of these node types"
 
 @dataclass(frozen=True)
 class EmbeddingMeta:
-    """The contents of META.json."""
+    """The contents of META.json of saved tables."""
 
     columns: Mapping[str, int]  # the number of columns of each table, by node type
     num_nodes: Mapping[str, int]  # the number of rows of each table, over all parts
@@ -171,7 +171,7 @@ _HEADER = Header(MessageKind.EMBEDDINGS)
 
 
 def export_table(table: EmbeddingTable, num_nodes: int, path: Path, comm: Communicator) -> None:
-    """Writes the rows of all nodes for `Embedding.export_rows`. Only its file system matters."""
+    """Writes the rows of all nodes, for `Embedding.export_rows`, on the first rank."""
     size = max(1, _PIECE // (table.columns * table.weight.element_size()))
     node, order = table.node.sort()
     temporary = path.with_name(f".{path.name}.partial")
@@ -198,7 +198,7 @@ def export_table(table: EmbeddingTable, num_nodes: int, path: Path, comm: Commun
 
 
 def read_table(table: EmbeddingTable, num_nodes: int, path: Path, comm: Communicator) -> None:
-    """Overwrites rows for `Embedding.read_rows`. The file is mapped. A pickle is never read."""
+    """Overwrites rows from a mapped file, for `Embedding.read_rows`. A pickle is never read."""
 
     def read() -> None:
         saved = files.as_tensor(files.open_npy(path, "rows"), path, "rows")

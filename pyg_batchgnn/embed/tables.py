@@ -21,7 +21,7 @@ _EMBEDDING = int.from_bytes(b"embed", "little")
 
 @dataclass(eq=False)
 class EmbeddingTable:
-    """The rows of one node type that a rank holds. No rank holds all of them."""
+    """A rank's rows of one node type."""
 
     group: Group  # the nodes
     node_type: int  # the number of their type
@@ -37,13 +37,13 @@ class EmbeddingTable:
 
     @property
     def rows(self) -> ops.RowTable:
-        """The rows and their state as operators take them."""
+        """The rows and their state as arguments of operators."""
         return ops.RowTable(self.weight, self.state, self.frozen)
 
 
 @dataclass(frozen=True)
 class InitialRows:
-    """The rule of initial rows: keyed uniform numbers in [-bound, bound)."""
+    """Initial rows: keyed uniform numbers in [-bound, bound)."""
 
     seed: int  # any integer, taken modulo 2**64
     bound: float | None = None  # the largest absolute value; None is 1 / sqrt(F) of a table of F columns
@@ -66,7 +66,7 @@ def make_table(
 
 @dataclass(frozen=True, eq=False)
 class NodeOwners:
-    """The owners of all nodes, and the nodes of this rank."""
+    """The owner of each node, and this rank's nodes."""
 
     schema: Schema  # the node types and the relations
     book: PartitionBook  # the owner and the type of each internal id
@@ -106,7 +106,7 @@ class NodeOwners:
         return torch.arange(self.book.num_nodes_of(node_type))
 
     def internal_ids(self, node_type: int, original: Tensor) -> Tensor:
-        """Returns internal ids of original ids of a type, in one process."""
+        """Returns internal ids [n] of a type's original ids, in one process."""
         first = self.book.nodes_of(0, node_type).start
         return original + first if first else original
 

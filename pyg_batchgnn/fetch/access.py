@@ -33,7 +33,8 @@ Unit: TypeAlias = tuple[int, int, int]
 
 
 class AccessString:
-    """The rows that each unit of an epoch needs, in the order of the units."""
+    """The rows that each unit of an epoch needs, in order. A unit is the minibatches that are
+    fetched together, a fetch group."""
 
     def __init__(
         self, num_rows: Mapping[Group, int], held: int, first: int = 0, key: int = 0, samples: bool = True
@@ -50,7 +51,7 @@ class AccessString:
         self._samples = samples
 
     def append(self, unit: Unit, ids: Mapping[Group, Tensor]) -> None:
-        """Adds the rows that the next unit needs: by group, [n] int64, ascending and distinct."""
+        """Adds the rows that the next unit needs: by group [n] int64, ascending and distinct."""
         places = {}
         for group, rows in ids.items():
             places[group] = self._spill.append(rows.to(ops.id_dtype(self._num_rows[group]), copy=True))
@@ -62,12 +63,12 @@ class AccessString:
 
     @property
     def end(self) -> int:
-        """The number after that of the last unit."""
+        """The number after the last unit's."""
         return self._first + len(self._units)
 
     def finish(self) -> dict[Group, Tensor]:
-        """Finds when each row is needed next. Returns by group, [rows] int32, the number of the
-        unit that needs each row first, or `NEVER`."""
+        """Finds when each row is needed next. Returns by group [rows] int32, the number of the
+        first unit that needs each row, or `NEVER`."""
         first = {}
         for group, count in self._num_rows.items():
             use = ops.next_uses(count)
@@ -81,7 +82,8 @@ class AccessString:
         return first
 
     def longest_period(self, group: Group, capacity: int, in_use: int, goes_on: bool = False) -> int:
-        """Returns the longest period of sweeps whose rows fit, in units; 1 if those of none do."""
+        """Returns the longest period of a sweep, in units, for which the rows fit ``capacity``; 1
+        if they fit for none. A sweep reads a file once, a range at a time."""
         step, units = self._step(group), max(1, len(self._units))
         rows = -(-self._num_rows[group] // step)
         some = [one // step for one in self._some[group]] * (2 if goes_on else 1)
@@ -96,22 +98,22 @@ class AccessString:
         return low
 
     def _step(self, group: Group) -> int:
-        """Returns how many rows apart those lie that stand for all; a prime, as ids may repeat."""
+        """Returns the step between the rows that are sampled; a prime, as ids may be regular."""
         numbers = itertools.count(max(1, self._num_rows[group] // _SOME))
         return next(n for n in numbers if all(n % d for d in range(2, math.isqrt(n) + 1)))
 
     def number(self, unit: Unit) -> int | None:
-        """Returns the number of a unit; None if it was not told."""
+        """Returns the number of a unit; None if it was not listed."""
         found = self._number.get(unit)
         return None if found is None else self._first + found
 
     def be_followed(self, first: Mapping[Group, Tensor]) -> None:
-        """Takes the first uses of rows in the units that follow these, by group."""
+        """Takes, by group, the first uses of rows in the list that follows this one."""
         self._next_first = dict(first)
 
     def following(self, unit: Unit, group: Group, rows: Tensor) -> Tensor:
-        """Returns for each row of a unit the number of the next unit that needs it, [n] int32. It
-        is `NEVER` for rows that no later unit needs. ``rows``: [n] int64, the unit's rows."""
+        """Returns for each row of a unit the number of the next unit that needs it, [n] int32, or
+        `NEVER`. ``rows``: [n] int64, the unit's rows."""
         found = self._spill.read(self._units[self._number[unit]][group]).to(torch.int32)
         first = self._next_first.get(group)
         return found if first is None else followed(found, rows, first)
@@ -122,14 +124,14 @@ class AccessString:
 
 @dataclass
 class _Spill:
-    """Vectors of integers, in memory up to a bound, then in an unnamed file."""
+    """Integer vectors, in memory up to a bound, then in an unnamed file."""
 
     left: int  # bytes that may still be kept in memory
     _held: list[Tensor | tuple[int, int, torch.dtype]] = field(default_factory=list)
     _file: _ScratchFile | None = None
 
     def append(self, vector: Tensor) -> int:
-        """Keeps a vector, whose memory is nobody else's. Returns its number."""
+        """Keeps a vector, which the caller must not use any more. Returns its number."""
         if vector.nbytes <= self.left:
             self.left -= vector.nbytes
             self._held.append(vector)
@@ -146,7 +148,7 @@ class _Spill:
         return self._file.read(*held)
 
     def replace(self, number: int, vector: Tensor) -> None:
-        """Puts a vector of as many entries in the place of another."""
+        """Replaces a vector by one of the same length."""
         held = self._held[number]
         if isinstance(held, Tensor):
             self._held[number] = vector.to(held.dtype)
@@ -156,7 +158,7 @@ class _Spill:
 
 
 class _ScratchFile:
-    """An unnamed file of vectors. Its pages do not stay in the page cache."""
+    """An unnamed file of vectors, read and written past the page cache."""
 
     def __init__(self) -> None:
         self._file = tempfile.TemporaryFile(prefix="pyg_batchgnn-")  # noqa: SIM115
@@ -169,7 +171,7 @@ class _ScratchFile:
         return at
 
     def write(self, at: int, vector: Tensor) -> None:
-        """Raises OSError if the disk is full; the message says where the file lies."""
+        """Writes a vector at byte ``at``. Raises OSError, with the folder, if the disk is full."""
         number, rest = self._file.fileno(), _bytes_of(vector)
         begin, size = at, len(rest)
         try:

@@ -22,8 +22,8 @@ from pyg_batchgnn.types import Group
 
 
 class FeatureCache:
-    """The rows of some remote nodes, by node type. ``nodes``: by group of nodes, [c] int64 internal
-    ids, ascending. Types that are left out have no rows here."""
+    """Rows of remote nodes that are kept on this rank. ``nodes``: by group of nodes, [c] int64
+    internal ids, ascending. Other types have no rows here."""
 
     def __init__(self, nodes: Mapping[Group, Tensor]) -> None:
         self.rows = {group: CachedRows(node) for group, node in nodes.items() if node.numel()}
@@ -49,12 +49,12 @@ class FeatureCache:
             rows.fill(at, reader.read({group: RowRequest(rows.node[at])}, header).blocks[group])
 
     def split(self, nodes: Mapping[Group, Tensor]) -> dict[Group, CacheSplit]:
-        """Splits ascending ids by whether their rows are here, for the types that have rows here.
-        ``nodes``: by group, [n] int64 internal ids."""
+        """Splits ids by whether their rows are cached, for types with a cache. ``nodes``: by group,
+        [n] int64 internal ids, ascending."""
         return {group: self.rows[group].split(node) for group, node in nodes.items() if group in self.rows}
 
     def put(self, blocks: Mapping[Group, RowBlock], splits: Mapping[Group, CacheSplit]) -> None:
-        """Writes the rows that are here behind those that are not."""
+        """Writes cached rows into blocks, behind the rows that were fetched."""
         for group, split in splits.items():
             self.rows[group].put(blocks[group], split)
 
@@ -69,7 +69,7 @@ _ID_BYTES = 8
 
 @dataclass(frozen=True)
 class CacheSplit:
-    """Nodes that a fetch group needs, split by whether the cache has their rows."""
+    """Nodes that a fetch group needs, split by whether their rows are cached."""
 
     missing: Tensor  # [m] int64, the nodes whose rows the cache has not, ascending
     row: Tensor  # [h] int64, the rows in the cache of the other nodes
@@ -81,7 +81,7 @@ class CacheSplit:
 
 
 class CachedRows:
-    """The rows of some remote nodes of one type, by ascending internal ids ``node``."""
+    """The cached rows of remote nodes of one type, by ascending internal ids ``node``."""
 
     def __init__(self, node: Tensor) -> None:
         self.node = node
@@ -92,7 +92,7 @@ class CachedRows:
         return self.node.nbytes + sum(column.nbytes for column in self._rows.columns.values())
 
     def begin_fill(self, row_format: RowFormat) -> Iterator[slice]:
-        """Makes room for rows of a format. Yields the positions to fill, in bounded pieces."""
+        """Allocates rows of a format, and yields the positions to fill, in bounded pieces."""
         # The memory is torch's, not from the package's cache.
         rows = row_format.empty(self.node.numel(), lambda shape, dtype: torch.empty(shape, dtype=dtype))
         self._format, self._rows = row_format, rows
@@ -106,7 +106,7 @@ class CachedRows:
             column[at] = columns[name]
 
     def split(self, node: Tensor) -> CacheSplit:
-        """Splits ascending ids, [n] int64, by whether their rows are here."""
+        """Splits ids [n] int64, ascending, by whether their rows are cached."""
         found = SortedNodes(self.node, None).find(node)
         place, left = torch.empty_like(node), found.missing.numel()
         place[found.missing] = torch.arange(left)
@@ -114,7 +114,7 @@ class CachedRows:
         return CacheSplit(node[found.missing], found.row, place)
 
     def put(self, block: RowBlock, split: CacheSplit) -> None:
-        """Writes the rows that are here behind those that are not."""
+        """Writes cached rows into a block, behind the rows that were fetched."""
         if split.hits:
             begin = split.missing.numel()
             self._format.gather(block.rows(begin, begin + split.hits), self._rows, split.row)
@@ -136,7 +136,7 @@ def bytes_in_cache(row_format: RowFormat) -> int:
 
 @dataclass(frozen=True)
 class CacheRequest:
-    """The purpose of a feature cache."""
+    """What a feature cache is chosen for: its size, and the minibatches that read it."""
 
     budget: int  # the bytes of rows and ids that a rank may hold
     plan: SamplingPlan  # the plan by which minibatches are sampled
@@ -146,9 +146,9 @@ class CacheRequest:
 def choose_rows(
     part: Part, held: Collection[int], reader: RowReader, request: CacheRequest
 ) -> dict[Group, Tensor]:
-    """Chooses the remote rows that are to stay on this rank; collective. ``held``: the ranks whose
-    rows can be read here without asking, and that can read this rank's. Returns by group of nodes,
-    [c] int64 internal ids, ascending."""
+    """Chooses the remote rows to cache on this rank; collective. ``held``: the ranks whose rows can
+    be read here without a message, and that can read this rank's. Returns by group of nodes [c]
+    int64 internal ids, ascending."""
     comm, schema = reader.comm, part.schema
     price = _Price(reader, schema.node_groups, part.book)
     none = torch.empty(0, dtype=torch.int64)
@@ -172,8 +172,8 @@ def choose_rows(
 
 
 class _Price:
-    """Prices nodes by the bytes that they take in the cache and those that they spare, by type.
-    ``held``: [types] int64, bytes of a node in the cache. ``spared``: of a row on the wire."""
+    """Compares nodes by the bytes that they take in the cache and save in messages, by type.
+    ``held``: [types] int64, bytes of a node in the cache. ``spared``: of its row in a message."""
 
     def __init__(self, reader: RowReader, groups: Sequence[Group], book: PartitionBook) -> None:
         self.book, formats = book, [reader.format(group) for group in groups]
@@ -185,16 +185,16 @@ class _Price:
         return budget // int(useful.min()) if useful.numel() else 0
 
     def value(self, node: Tensor, probability: Tensor) -> Tensor:
-        """Returns the bytes that one byte of the cache is expected to spare, [n] float64."""
+        """Returns [n] float64, the bytes of messages that one byte of the cache saves on
+        average."""
         worth = self.spared.to(torch.float64) / self.held
         if self.book.num_types == 1:
             return probability.to(torch.float64) * worth
         return probability.to(torch.float64) * worth[self.book.type_of(node)]
 
     def best(self, node: Tensor, value: Tensor, budget: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Returns nodes by descending value, as many as a budget may hold and one more, without
-        those of no value: [k] int64 ids, [k] float64 values, and [k] int64 bytes in the cache of
-        all up to each."""
+        """Returns nodes by descending value, without those of value 0, as many as fit a budget and
+        one more: [k] int64 ids, [k] float64 values, and [k] int64 bytes in the cache up to each."""
         top = value.topk(min(self.most_rows(budget) + 1, int((value > 0).sum())))
         ids = node[top.indices]
         return ids, top.values, self.held[self.book.type_of(ids)].cumsum(0)
@@ -217,7 +217,7 @@ _HEADER = Header(MessageKind.LOOKUP)
 
 @dataclass(frozen=True)
 class SeedShare:
-    """The nodes that minibatches are made of."""
+    """The seed nodes from which minibatches are made."""
 
     # [s] int64, the rows of this rank's part that are seed nodes of an epoch, of any types. A row
     # may be there several times.
@@ -228,8 +228,8 @@ class SeedShare:
     trainer: Tensor | None
 
     def begin(self, nodes: int, ranks: Sequence[int]) -> Tensor:
-        """Returns the probability that some ranks' minibatches have each node among their seeds.
-        Returns [nodes, ranks] float32, or one column for all ranks."""
+        """Returns the probability that a minibatch of each rank has a node among its seeds: [nodes,
+        ranks] float32, or one column for all ranks."""
         if self.trainer is None:
             row, column, columns = self.row, torch.zeros_like(self.row), 1
         else:
@@ -242,9 +242,9 @@ class SeedShare:
 def inclusion(
     part: Part, comm: Communicator, plan: SamplingPlan, seeds: SeedShare
 ) -> Iterator[tuple[list[int], Tensor]]:
-    """Yields some ranks, and the probability that their minibatches hold each node of this part:
-    [n, ranks] float32, or one column if all ranks draw from all seeds. Collective. Times and
-    weights of edges are not looked at."""
+    """Yields (some ranks, the probability that their minibatches hold each node of this part): [n,
+    ranks] float32, or one column if all ranks draw from all seeds. Collective. Times and weights of
+    edges are ignored."""
     edges = _EdgesBySource(part, comm)
     most = max(1, int(comm.max(max(part.num_nodes, edges.num_targets, edges.num_sources))))
     width = comm.size if seeds.trainer is None else max(1, min(comm.size, _NUMBERS // most))
@@ -254,7 +254,7 @@ def inclusion(
 
 
 def _propagated(found: Tensor, edges: _EdgesBySource, part: Part, plan: SamplingPlan) -> Tensor:
-    """Returns the probabilities of being in the minibatch, [n, c], from those of being a seed."""
+    """Returns [n, c], the probability of being in a minibatch, from that of being a seed."""
     schema = part.schema
     left = 1 - found  # of not having been found yet
     for hop in range(plan.num_hops):
@@ -270,7 +270,7 @@ def _propagated(found: Tensor, edges: _EdgesBySource, part: Part, plan: Sampling
 
 
 class _EdgesBySource:
-    """The in-edges of this part's nodes by source, wherever the source is."""
+    """The in-edges of this part's nodes by source, wherever the source is owned."""
 
     def __init__(self, part: Part, comm: Communicator) -> None:
         sources = [edges.indices.to(torch.int64) for edges in part.relations]
@@ -288,8 +288,8 @@ class _EdgesBySource:
         self._rows = [rows - part.first for rows in asked.split()]
 
     def sums(self, values: Tensor) -> Tensor:
-        """Sums ``values`` over the targets of every node's out-edges, [n, c]. It is collective and
-        takes one round."""
+        """Returns [n, c], the sums of the targets' ``values`` over every own node's out-edges.
+        Collective, one round."""
         sums = ops.aggregate(values, self._ptr, self._targets)
         received = self._comm.exchange(sums, self._counts, _HEADER).split()
         out = torch.zeros(self._nodes, values.size(1))

@@ -32,14 +32,14 @@ _SPAN = 1 << 19
 
 @dataclass
 class DiskCounters(ReadCounters):
-    """Counts over some units."""
+    """Counts of reading rows for some fetch groups."""
 
     hits: int = 0  # rows that units took from the table in memory
 
 
 @dataclass(frozen=True, eq=False)
 class UnitRows:
-    """The rows of one group that a unit needs."""
+    """The rows of one group that a fetch group (unit) needs."""
 
     # By name, [rows, ...]. Nothing in them that the unit needs is overwritten while one of them, or
     # a view of one, lives.
@@ -49,24 +49,24 @@ class UnitRows:
     row: Tensor | None
 
     def place(self, place: Tensor) -> Tensor:
-        """Returns the rows of some of the unit's nodes, given by position."""
+        """Returns the rows in the tables of nodes given by position in the unit."""
         return place if self.row is None else ops.gather_rows(self.row, place)
 
 
 @dataclass(frozen=True)
 class Window:
-    """The units that may be in use while the next one is prepared."""
+    """How many fetch groups (units) may be in use while the next one is prepared."""
 
     macrobatches: int = 0  # the macrobatches that are prepared ahead
     groups: int = 1  # the fetch groups of a macrobatch
 
     def before(self, group: int) -> int:
-        """Returns the number of units before one that may be in use, ``group`` of a macrobatch."""
+        """Returns how many units before unit ``group`` of a macrobatch may be in use."""
         return self.macrobatches * self.groups + group if self.macrobatches else 1
 
 
 class DiskRows:
-    """The rows of tables in files, and those of them that are in memory."""
+    """Tables in files, of which some rows are kept in memory."""
 
     def __init__(self, tables: Mapping[Group, Mapping[str, DiskTable]]) -> None:
         self.tables = {group: dict(named) for group, named in tables.items()}
@@ -88,7 +88,7 @@ class DiskRows:
 
     @property
     def row_bytes(self) -> dict[Group, int]:
-        """The bytes of a row of all tables, by group."""
+        """The bytes of a row of all tables together, by group."""
         return {
             group: sum(table.row_bytes for table in named.values()) for group, named in self.tables.items()
         }
@@ -108,13 +108,13 @@ class DiskRows:
         return sum(one.nbytes for one in self._resident.values())
 
     def set_capacity(self, nbytes: int, window: Window, period: int | None = None) -> None:
-        """Sets the bytes that rows in memory may take. Those that are there are let go of."""
+        """Sets the bytes for rows in memory, and frees those that are there."""
         with self._lock:
             self._capacity, self._window, self._resident = nbytes, window, {}
             self._period = period
 
     def begin(self, held: int, key: int, follows: bool = False) -> AccessString:
-        """Begins the list of the accesses of the units that come next."""
+        """Returns an empty list for the accesses of the next units."""
         if not follows:
             for other in list(_all):
                 if other is not self:
@@ -124,7 +124,7 @@ class DiskRows:
         return AccessString(self.num_rows, held, self._units, key, samples=not follows)
 
     def goes_on(self, unit: Unit, key: int) -> bool:
-        """Returns whether a unit was told and is the next to be prepared."""
+        """Returns whether a unit is listed and the next one to be prepared."""
         with self._lock:
             found = self._string_of(unit)
             number = None if found is None else found.number(unit)
@@ -136,7 +136,7 @@ class DiskRows:
             return True
 
     def extend(self, string: AccessString) -> None:
-        """Takes the accesses of units that follow those that are known."""
+        """Takes the list of the units after those that are known."""
         with self._lock:
             first = string.finish()
             for group, resident in self._resident.items():
@@ -146,7 +146,7 @@ class DiskRows:
             self._strings = [*self._strings[1 - _EPOCHS :], string]
 
     def look_ahead(self, string: AccessString, goes_on: bool) -> None:
-        """Takes the accesses of the units that come next, all of which were told."""
+        """Takes the complete list of the next units."""
         with self._lock:
             if not self._resident:
                 self._make_room(string.accesses)
@@ -165,8 +165,9 @@ class DiskRows:
         unit: Unit | None = None,
         beside: Mapping[Group, Mapping[str, Tensor]] | None = None,
     ) -> tuple[dict[Group, UnitRows], DiskCounters]:
-        """Reads the rows of a unit. ``ids``: by group, [n] int64, ascending and distinct.
-        ``beside``: by group and name, tables in memory [rows, ...] whose rows are to lie beside."""
+        """Reads the rows of a unit. ``ids``: by group [n] int64, ascending and distinct.
+        ``beside``: by group and name, tables in memory [rows, ...] from which the same rows are
+        copied."""
         with self._lock:
             string = None if unit is None else self._string_of(unit)
             counters, found = DiskCounters(), {}
@@ -179,11 +180,11 @@ class DiskRows:
         return found, counters
 
     def rest(self) -> None:
-        """Notes that nobody iterates. Rows stay until another loader needs the memory."""
+        """Marks the rows in memory as unused; they stay until another loader needs the memory."""
         self._is_resting = True
 
     def release(self) -> None:
-        """Lets go of the rows in memory, if nobody iterates."""
+        """Frees the rows in memory, if they are unused."""
         with self._lock:
             if self._is_resting:
                 self._resident = {}
@@ -192,8 +193,8 @@ class DiskRows:
         return next((one for one in reversed(self._strings) if one.number(unit) is not None), None)
 
     def predict(self, group: Group, rows: float) -> tuple[float, float]:
-        """Returns the bytes and the requests of reading some rows of a group, if they lie all over
-        the files. A part of each file stands for all of it."""
+        """Returns (bytes, requests) for reading this many rows of a group, spread over the files;
+        measured on a part of each file."""
         found = torch.zeros(2, dtype=torch.float64)
         for reader in self._readers[group].values():
             span = min(reader.table.rows, _SPAN)
@@ -203,7 +204,7 @@ class DiskRows:
         return float(found[0]), float(found[1])
 
     def bytes_per_second(self) -> float:
-        """Measures for a second how fast the largest table is read."""
+        """Measures for a second how fast the largest table can be read."""
         readers = [reader for named in self._readers.values() for reader in named.values()]
         return max(readers, key=lambda one: one.table.nbytes).bytes_per_second()
 
@@ -214,7 +215,7 @@ class DiskRows:
                 reader.close()
 
     def _make_room(self, accesses: Mapping[Group, int]) -> None:
-        """Shares the capacity out by the bytes that the groups' accesses take."""
+        """Divides the capacity among groups by the bytes of their accesses."""
         sizes = self.row_bytes
         wanted = {group: count * sizes[group] for group, count in accesses.items()}
         for group, count in self.num_rows.items():
@@ -231,7 +232,7 @@ class DiskRows:
         beside: Mapping[str, Tensor],
         counters: DiskCounters,
     ) -> UnitRows | None:
-        """Reads a unit's rows to slots of the rows in memory; None if there are too few."""
+        """Reads a unit's rows into slots of the rows in memory; None if there are too few slots."""
         number, resident = string.number(unit), self._resident[group]
         assert number is not None
         if not resident.sweep.follows(number):
@@ -255,7 +256,7 @@ class DiskRows:
     def _copied(
         self, group: Group, nodes: Tensor, beside: Mapping[str, Tensor], counters: DiskCounters
     ) -> UnitRows:
-        """Reads rows to tables of their own."""
+        """Reads a unit's rows into tables of their own."""
         resident = self._resident.get(group)
         tables = {
             name: ops.empty((nodes.numel(), *table.row_shape), table.dtype)
@@ -294,7 +295,7 @@ PATIENCE = 60.0
 
 @dataclass(eq=False)
 class _Lease:
-    """The use of a unit's rows by its minibatches."""
+    """The rows of a unit, in use by its minibatches."""
 
     number: int  # the unit's
     front: int  # the first row of its tables
@@ -302,8 +303,8 @@ class _Lease:
 
 
 class _ResidentRows:
-    """The rows of one group in memory: slot s is row s + `_LEASES` of every column. ``rows``: the
-    number of rows of the tables. ``capacity``: the number of slots."""
+    """The rows of one group in memory: slot s is row s + `_LEASES` of every column. ``rows``: of
+    the tables in files. ``capacity``: the number of slots."""
 
     def __init__(self, tables: Mapping[str, DiskTable], rows: int, capacity: int) -> None:
         self._arguments = tables, rows, capacity
@@ -324,13 +325,13 @@ class _ResidentRows:
         return sum(column.nbytes for column in self.columns.values())
 
     def emptied(self) -> _ResidentRows:
-        """Returns as much room without any row, for the units of the next epoch."""
+        """Returns the same number of slots without rows, for the next epoch."""
         return _ResidentRows(*self._arguments)
 
     def are_done(self, in_use_from: int, seconds: float, is_over: Callable[[], bool]) -> bool:
-        """Waits until units before ``in_use_from`` are done with. ``is_over``: tells whether the
-        iterator was closed, for which nobody need wait. Returns False if the user keeps their
-        batches, so that their rows may not be overwritten."""
+        """Waits until units before ``in_use_from`` are unused. ``is_over``: returns whether the
+        iterator was closed. Returns False if the user keeps batches, so that their rows must
+        stay."""
         until = time.monotonic() + seconds
         while any(one.number < in_use_from for one in self._under_way()):
             if is_over() or time.monotonic() >= until:
@@ -345,8 +346,8 @@ class _ResidentRows:
     def lease(
         self, number: int, nodes: Tensor, slot: Tensor, beside: Mapping[str, Tensor]
     ) -> UnitRows | None:
-        """Hands a unit's rows out, with those of tables in memory beside them. Returns None if too
-        many units are in use."""
+        """Returns a unit's rows, with those of tables in memory; None if too many units are in
+        use."""
         if len(self._under_way()) == _LEASES:
             return None
         for name, table in beside.items():

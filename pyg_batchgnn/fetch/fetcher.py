@@ -37,7 +37,7 @@ class FetchGroup:
 
 @dataclass(frozen=True, eq=False)
 class Fetched:
-    """The minibatches of a fetch group with their attributes, and what fetching them took."""
+    """The minibatches of a fetch group with their attributes, and counts of the work."""
 
     minibatches: list[Minibatch]  # the minibatches; their ``node`` holds original ids
     bytes: int = 0  # the bytes that were copied, of the block and of edge attributes
@@ -52,7 +52,7 @@ class Fetcher(Protocol):
     """Fetches the attributes of sampled minibatches."""
 
     def fetch(self, group: FetchGroup) -> Fetched:
-        """Fetches the attributes of a group's minibatches together."""
+        """Fetches the attributes of a group's minibatches together; collective over ranks."""
 
 
 # Distinct nodes ###################################################################################
@@ -67,7 +67,8 @@ class DistinctNodes:
 
 
 def distinct_nodes(nodes: Sequence[Tensor], num_nodes: int) -> DistinctNodes:
-    """Finds the distinct nodes of one type among all minibatches' ids, below ``num_nodes``."""
+    """Finds the distinct nodes of one type in minibatches. ``nodes``: the ids of each, [N] int64
+    below ``num_nodes``."""
     # A search takes time that grows with num_nodes.
     if not any(node.numel() for node in nodes):
         return DistinctNodes(torch.empty(0, dtype=torch.int64), list(nodes))
@@ -83,7 +84,7 @@ def distinct_nodes(nodes: Sequence[Tensor], num_nodes: int) -> DistinctNodes:
 
 
 class InPlaceFetcher:
-    """Points minibatches into whole tables."""
+    """Gives minibatches the whole tables, to be read in place."""
 
     def __init__(self, tables: Mapping[Group, Mapping[str, Tensor]]) -> None:
         self.tables = {group: dict(named) for group, named in tables.items()}
@@ -92,7 +93,7 @@ class InPlaceFetcher:
         }
 
     def fetch(self, group: FetchGroup) -> Fetched:
-        """Types and relations that a minibatch does not reach share empty rows and cost nothing."""
+        """Types and relations without nodes or edges share one empty entry."""
         return Fetched([Minibatch.of(one, self._attributes(one)) for one in group.minibatches])
 
     def _attributes(self, minibatch: SampledMinibatch) -> Mapping[Group, AttributeRows]:
@@ -115,7 +116,7 @@ _NONE = torch.empty(0, dtype=torch.int64)
 
 
 def as_table(value: Any, num_nodes: int) -> Tensor | str:
-    """Returns ``value`` as a table that can be read in place, or the reason why it cannot be."""
+    """Returns an attribute as a table to be read in place, or the reason why it cannot be."""
     if isinstance(value, np.ndarray):
         try:
             value = torch.from_numpy(value) if value.flags.writeable else value
@@ -146,8 +147,8 @@ ReadRows: TypeAlias = Callable[[Mapping[Group, Tensor]], Mapping[Group, Mapping[
 
 
 class BlockFetcher:
-    """Copies the rows of each group's distinct nodes into blocks. ``read``: is called once per
-    fetch group, with the distinct nodes of every type, [U_t] int64 ascending."""
+    """Copies the rows of each group's distinct nodes into a block. ``read``: called once per fetch
+    group with the distinct nodes of every type, [U_t] int64 ascending."""
 
     def __init__(self, read: ReadRows, num_nodes: Sequence[int]) -> None:
         self._read, self._num_nodes = read, num_nodes

@@ -26,7 +26,7 @@ _UNITS = 128
 
 @dataclass(frozen=True, eq=False)
 class Frequencies:
-    """The rows of a table by the probability that a minibatch needs one."""
+    """How many rows of a table a minibatch needs with each probability."""
 
     rows: int  # the number of rows of the table
     probability: np.ndarray  # [k] the probabilities, ascending, the first is 0
@@ -34,8 +34,7 @@ class Frequencies:
 
     @classmethod
     def of(cls, needed: Sequence[Tensor], rows: int) -> Frequencies:
-        """Estimates the shares from P minibatches. ``needed``: for each minibatch its rows, [n]
-        int64, distinct."""
+        """Estimates them from P minibatches. ``needed``: the rows of each, [n] int64, distinct."""
         probes = len(needed)
         _, often = torch.unique(torch.cat(list(needed)), return_counts=True)
         counts = torch.bincount(often, minlength=probes + 1).numpy().astype(float)
@@ -49,12 +48,12 @@ class Frequencies:
         return cls(rows, grid, share)
 
     def distinct(self, minibatches: int) -> float:
-        """Returns the number of distinct rows that some minibatches need together."""
+        """Returns how many distinct rows this many minibatches need together, on average."""
         return float(self.rows * (self.share * -np.expm1(minibatches * np.log1p(-self.probability))).sum())
 
     def sample(self, minibatches: int, size: int) -> list[Tensor]:
-        """Draws the rows of an epoch's units of ``size`` minibatches, and of another epoch's. Some
-        rows stand for all of them, and some units. Returns for each unit its rows, [n] int64."""
+        """Draws the rows [n] int64 of each unit (``size`` minibatches) of an epoch of
+        ``minibatches``, and of the next one, for a sample of the rows and of the units."""
         drawn = np.random.default_rng(0)
         count = max(1, round(self.rows / self._scale))
         # Evenly spread over the distribution, which is less noisy than drawing.
@@ -67,7 +66,8 @@ class Frequencies:
     def reads(
         self, units: list[Tensor], capacity: int, period: int, in_use: int
     ) -> tuple[float, float] | None:
-        """Simulates the first of two epochs."""
+        """Simulates an epoch: returns how many rows are read before its first unit, and on average
+        before each later one; None if rows in memory do not suffice."""
         count = max(1, round(self.rows / self._scale))
         read = simulate(units, count, min(count, int(capacity / self._scale)), period, in_use)
         if read is None:
@@ -81,7 +81,7 @@ class Frequencies:
 
 
 def _binomial(trials: int, probability: np.ndarray) -> np.ndarray:
-    """Returns the probability of each number of successes, [trials + 1, k]."""
+    """Returns the probability of 0 to ``trials`` successes, [trials + 1, k]."""
     number = np.arange(trials + 1)[:, None]
     ways = np.array([float(comb(trials, one)) for one in range(trials + 1)])[:, None]
     return ways * probability**number * (1 - probability) ** (trials - number)

@@ -25,9 +25,9 @@ _NodeIds: TypeAlias = Sequence[Sequence[Tensor]]
 
 
 class RemoteFetcher:
-    """Fetches the attributes of sampled minibatches, of all types in one exchange. ``internal``:
-    for each node type, [N_t] internal ids by original id, if minibatches hold original ids
-    (topology on every rank); None if they hold internal ids, which then become original ones."""
+    """Fetches the attributes of minibatches over ranks, of all types in one exchange. ``internal``:
+    by node type, [N_t] internal ids by original id, if minibatches hold original ids (whole
+    topology on every rank); None if they hold internal ids, which become original ones."""
 
     def __init__(
         self,
@@ -51,18 +51,18 @@ class RemoteFetcher:
 
     @property
     def row_bytes(self) -> tuple[int, ...]:
-        """The bytes of a node of each type on the wire, its original id included."""
+        """The bytes of a node's row in messages, by type, with its original id."""
         return tuple(self._reader.format(group).wire_bytes for group in self._schema.node_groups)
 
     def make_cache(self, request: CacheRequest) -> None:
-        """Chooses and fetches the remote rows that are to stay here; collective."""
+        """Chooses and fetches the remote rows to cache here; collective."""
         chosen = choose_rows(self._store.part, self._store.readable, self._nodes_only, request)
         self.cache = FeatureCache(chosen)
         self.cache.fill(self._nodes_only, self._store.version)
         ops.empty_cache()  # of sizes that are not needed again
 
     def fetch(self, group: FetchGroup) -> Fetched:
-        """Takes two rounds, whatever the minibatches hold; collective."""
+        """Collective, two rounds."""
         minibatches = group.minibatches
         header = Header(MessageKind.FEATURES, ops.to_signed(group.epoch), group.macrobatch, group.number)
         groups, edge_groups = self._schema.node_groups, self._schema.edge_groups
@@ -119,7 +119,7 @@ class RemoteFetcher:
     def _distinct_edges(
         self, number: int, minibatches: Sequence[SampledMinibatch], ids: _NodeIds
     ) -> DistinctEdges:
-        """Finds the distinct edges of one relation."""
+        """Finds the distinct edges of one relation, with internal ids of their targets."""
         edges, targets = [], []
         for minibatch, node in zip(minibatches, ids[self._schema.target_types[number]], strict=True):
             own = minibatch.edges[number]
@@ -137,7 +137,7 @@ class RemoteFetcher:
         return DistinctEdges(RowRequest(target[order], edge[order]), list(places))
 
     def _split(self, nodes: Mapping[Group, DistinctNodes]) -> dict[Group, CacheSplit]:
-        """Splits the nodes of cached types; collective if rows were written meanwhile."""
+        """Splits the nodes of cached types; collective if rows were written since."""
         if self.cache is None:
             return {}
         if self.cache.version != self._store.version:

@@ -34,9 +34,8 @@ class _InUse:
 
 
 class Sweep:
-    """The rows of a table in memory. Units are numbered in the order in which they are prepared.
-    ``rows``: the number of rows of the table. ``capacity``: the number of rows that memory
-    holds."""
+    """Which rows of a table in a file are in memory. Units (fetch groups) are numbered in the order
+    in which they are prepared. ``rows``: of the table. ``capacity``: the rows that fit memory."""
 
     def __init__(self, rows: int, capacity: int) -> None:
         self.capacity = capacity
@@ -45,8 +44,7 @@ class Sweep:
         self._in_use: deque[_InUse] = deque()
 
     def begin(self, first: Tensor, number: int, period: int) -> None:
-        """Begins a sequence of units, as `ops.RowStates.begin` does. Rows that are in memory
-        stay."""
+        """Begins a sequence of units (see `ops.RowStates.begin`). Rows in memory stay."""
         # The units before are followed by these, but where one of them used a row again.
         last, self._expected = self._expected - 1, number
         self._in_use = deque(
@@ -60,21 +58,19 @@ class Sweep:
         self._states.begin(first, number, period, [one.rows for one in self._in_use])
 
     def extend(self, first: Tensor) -> None:
-        """Appends a sequence of units to those that are known, so that sweeps go on without a stop.
-        ``first``: [rows] int32, the number of the unit of it that needs each row first, or
-        `NEVER`."""
+        """Appends a sequence of units, so that sweeps continue. ``first``: [rows] int32, the number
+        of the first of its units that needs each row, or `NEVER`."""
         self._in_use = deque(
             _InUse(one.number, one.rows, followed(one.following, one.rows, first)) for one in self._in_use
         )
         self._states.extend(first, self._expected - 1, [one.rows for one in self._in_use])
 
     def follows(self, number: int) -> bool:
-        """Returns whether a unit is the next one of the sequence."""
         return number == self._expected
 
     def prepare(self, number: int, rows: Tensor, following: Tensor, in_use_from: int) -> SweepReading:
-        """Finds what is to be read before a unit, as `ops.RowStates.prepare` does. ``in_use_from``:
-        the first unit that may be in use. Its rows and those of later units stay."""
+        """Returns the rows to read before a unit (see `ops.RowStates.prepare`). ``in_use_from``:
+        the first unit that may be in use; rows of it and later units stay."""
         self._expected = number + 1
         while self._in_use and self._in_use[0].number < in_use_from:
             one = self._in_use.popleft()
@@ -85,21 +81,21 @@ class Sweep:
         return reading
 
     def find(self, rows: Tensor) -> Tensor:
-        """Returns the slots of rows, [n] int64, `NO_SLOT` for those that are not in memory."""
+        """Returns [n] int64, the slots of rows, `NO_SLOT` for rows that are not in memory."""
         return ops.gather_rows(self._states.slot, rows).to(torch.int64)
 
 
 def followed(following: Tensor, rows: Tensor, first: Tensor) -> Tensor:
-    """Returns the next uses of some rows, [n] int32, where another sequence of units follows.
-    ``following``: [n] int32, their next uses without it. ``first``: [rows] int32, the first use of
-    each row in it."""
+    """Returns [n] int32, the next uses of rows when another sequence of units follows.
+    ``following``: [n] int32, their next uses without it. ``first``: [rows] int32, each row's first
+    use in it."""
     return torch.where(following == NEVER, ops.gather_rows(first, rows), following)
 
 
 def first_uses(units: list[Tensor], rows: int, number: int) -> tuple[Tensor, list[Tensor]]:
     """Returns when each row is needed first, [rows] int32, and for each unit when its rows are
-    needed next, [n] int32. ``units``: for each unit its rows, [n] int64. ``number``: the number of
-    the first unit."""
+    needed next, [n] int32. ``units``: the rows of each, [n] int64. ``number``: of the first
+    unit."""
     use, following = ops.next_uses(rows), []
     for at in range(len(units) - 1, -1, -1):
         following.append(ops.note_use(use, units[at], number + at))
@@ -107,8 +103,8 @@ def first_uses(units: list[Tensor], rows: int, number: int) -> tuple[Tensor, lis
 
 
 def simulate(units: list[Tensor], rows: int, capacity: int, period: int, in_use: int) -> list[int] | None:
-    """Returns how many rows are read before each unit; None if memory does not hold them.
-    ``units``: for each unit its rows, [n] int64 below ``rows``, ascending and distinct."""
+    """Returns how many rows are read before each unit; None if they do not fit memory. ``units``:
+    the rows of each, [n] int64 below ``rows``, ascending and distinct."""
     sweep, read = Sweep(rows, capacity), []
     first, following = first_uses(units, rows, 0)
     sweep.begin(first, 0, period)

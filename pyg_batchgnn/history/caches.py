@@ -19,17 +19,16 @@ from pyg_batchgnn.store import DistGraphStore
 
 @dataclass(frozen=True)
 class HistoricalSettings:
-    """The sizes of the caches and of the pushes (DistGNN-MB, section 3.2). The defaults come from
-    the paper's section 4.4. A step is one minibatch of every rank. Raises TypeError or ValueError
-    if a number is wrong.
+    """The sizes of the caches and of the pushes (DistGNN-MB, section 3.2; defaults: section 4.4). A
+    step is one minibatch of every rank. Raises TypeError or ValueError for a wrong number.
 
     Attributes:
-        lines: the lines of each layer's cache (cs); None: one for each halo node.
-        life_span: a line can be read for this many steps after the one in which it was stored (ls);
+        lines: the rows that each layer's cache holds (cs); None: one for each halo node.
+        life_span: a row can be read for this many steps after the one in which it was stored (ls);
             None: without end.
-        push: a rank pushes at most this many rows per step, layer and peer (nc); None: all that the
-            peer has in its halo.
-        delay: what is pushed in a step is received this many steps later (d).
+        push: a rank pushes at most this many rows per step, layer and peer (nc); None: all rows
+            that the peer has in its halo.
+        delay: rows pushed in a step are stored this many steps later (d).
     """
 
     lines: int | None = 1_000_000
@@ -53,15 +52,16 @@ _PUSH = int.from_bytes(b"push", "little")
 
 
 class HistoricalCaches:
-    """The rows of halo nodes that their owners pushed some steps ago (DistGNN-MB, section 3.2).
+    """Historical embeddings: rows of halo nodes that their owners pushed some steps ago
+    (DistGNN-MB, section 3.2). ``loader`` takes them as ``history=``.
 
     There is one cache for the input of each layer. The first holds features, which are fetched
-    once. In every step each rank pushes the other rows of its minibatch's own nodes to the ranks
-    that have them in their halo. They are stored ``delay`` steps later, whenever they arrive. So a
-    run repeats bit for bit.
+    once. In every step each rank pushes the later layers' rows of its minibatch's own nodes to the
+    ranks that have them in their halo. They are stored exactly ``delay`` steps later, so that runs
+    repeat bit for bit.
 
-    Making it is collective. ``graph`` is partitioned and homogeneous. ``comm``: a communicator that
-    nothing else uses, because rows travel while others sample, train and exchange gradients. Raises
+    Making it is collective. ``graph``: partitioned and homogeneous. ``comm``: a communicator that
+    nothing else uses, as rows travel while others sample, train and exchange gradients. Raises
     NotImplementedError if the graph has types, or every rank holds the whole topology; ValueError
     if the communicator is the graph's; AgreementError if ranks have other settings.
     """
@@ -84,8 +84,8 @@ class HistoricalCaches:
         self._is_pushed = True
 
     def begin_step(self, epoch: int, step: int, key: int) -> None:
-        """Begins a step of every rank: stores what was pushed ``delay`` steps ago. A loader calls
-        it when it hands out a minibatch, by whose ``key`` the step pushes its rows."""
+        """Begins a step on every rank: stores the rows pushed ``delay`` steps ago. A loader calls
+        it with the ``key`` of the minibatch that it hands out, whose rows the step pushes."""
         self._end_step()
         self._step += 1
         self._stats.steps += 1
@@ -93,12 +93,12 @@ class HistoricalCaches:
         self._receive(self._step - self.settings.delay)
 
     def end_epoch(self) -> None:
-        """Stores all that was pushed. A loader calls it at the end of an epoch."""
+        """Stores all pushed rows. A loader calls it at the end of an epoch."""
         self._end_step()
         self._receive(self._step)
 
     def _end_step(self) -> None:
-        """Pushes nothing if the minibatch of the step was not used, because peers wait for it."""
+        """Pushes nothing if the model did not use the step's minibatch: peers wait for a push."""
         if not self._is_pushed:
             self.push()
 
@@ -113,17 +113,17 @@ class HistoricalCaches:
                 self._cache(layer + 1).store(node, rows, self._step)
 
     def search_features(self, number: Tensor) -> FoundRows:
-        """Finds the features of halo nodes, the input of layer 0. ``number``: [n] int64, their
-        numbers among the halo nodes of the part."""
+        """Finds the features (layer 0) of halo nodes. ``number``: [n] int64, their positions among
+        the halo nodes of the part."""
         return self._counted(0, number, self.features.search(number))
 
     def search(self, layer: int, node: Tensor) -> FoundRows:
-        """Finds the rows of halo nodes for the input of a layer above the first. ``layer``: the
-        number of the layer whose input it is, from 1. ``node``: [n] int64 original ids."""
+        """Finds cached rows of halo nodes. ``layer``: the layer whose results they are, from 1 at
+        the input. ``node``: [n] int64 original ids."""
         return self._counted(layer, node, self._cache(layer).search(node, self._step))
 
     def load(self, layer: int, found: FoundRows) -> Tensor:
-        """Returns the rows that a search found, [f, F]; layer 0 has the features."""
+        """Returns [f, F], the rows that a search found; layer 0 has the features."""
         return self._cache(layer).load(found) if layer else self.features.load(found)
 
     def _counted(self, layer: int, searched: Tensor, found: FoundRows) -> FoundRows:
@@ -139,14 +139,13 @@ class HistoricalCaches:
         return self._caches[layer - 1]
 
     def wants_rows(self, key: int) -> bool:
-        """Returns whether the step has this minibatch and has not pushed its rows."""
+        """Returns whether this is the step's minibatch, and its rows were not pushed yet."""
         return not self._is_pushed and self._comm.size > 1 and key == self._key
 
     def note(self, seed: int, own: Tensor, table: Tensor, row: Tensor | None) -> None:
-        """Takes the rows of the next layer's input that the step may push, from layer 1 on.
-        ``own``: [n] int64, the rows in the part of the minibatch's own nodes; -1 leaves one out.
-        ``table``: [>= n, F], the rows of these nodes; or any table, with ``row`` [n], the row of
-        each node in it."""
+        """Takes a layer's results that the step may push, layer by layer from 1 on. ``own``: [n]
+        int64, each own node's row in the part; -1 leaves a node out. ``table``: [>= n, F], the rows
+        of these nodes; or any table, with ``row`` [n], the row of each node in it."""
         layer = 1 + len(self._pending)
         name = ops.gather_rows(self.halo.original, own.clamp(min=0))
         chosen = ops.choose_pushed(self.halo.peers, own, name, self.settings.push, self._draw(seed, layer))
@@ -161,7 +160,7 @@ class HistoricalCaches:
         counts.pushed_bytes += sum(one.nbytes for one in pushed)
 
     def push(self) -> None:
-        """Starts to push what was noted in this step. Collective, but it waits for nobody."""
+        """Starts to push the rows noted in this step. Collective, but it does not wait."""
         if self._is_pushed:
             return
         self._is_pushed = True
@@ -185,8 +184,9 @@ class HistoricalCaches:
         return self._stats
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Returns the caches and what is on its way to them, as tensors by name; not the features,
-        which a loader fetches again. Collective: all ranks do it between the same two steps."""
+        """Returns the caches and the rows under way to them, as tensors by name. Features are left
+        out, as a loader fetches them again. Collective: all ranks call it between the same two
+        steps."""
         self._end_step()
         state = {"step": torch.tensor(self._step)}
         for layer, cache in enumerate(self._caches, 1):
@@ -197,8 +197,8 @@ class HistoricalCaches:
         return state
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Goes on from a `state_dict` of the same rank and graph. Raises ValueError if the state is
-        of something else."""
+        """Continues from a `state_dict` of the same rank and graph. Raises ValueError for another
+        state."""
         try:
             self._load(state)
         except (KeyError, IndexError, RuntimeError, ValueError) as error:
@@ -245,7 +245,7 @@ def _check(graph: DistGraphStore, comm: Communicator) -> None:
 
 @dataclass
 class LayerCounts:
-    """The counts of one layer's cache, or of the rows that were pushed for it."""
+    """The counts of one layer's cache, and of the rows pushed for it."""
 
     searched: int = 0  # halo nodes that a minibatch needed rows of
     found: int = 0  # those that the cache had
@@ -274,14 +274,14 @@ class HistoricalStats:
     waited_seconds: float = 0.0  # those in which training waited for rows
 
     def layer(self, number: int) -> LayerCounts:
-        """Returns the counts of a layer's input, which begin at 0."""
+        """Returns the counts of the input of layer ``number``, from 0."""
         while len(self.layers) <= number:
             self.layers.append(LayerCounts())
         return self.layers[number]
 
 
 def hit_rates(stats: Sequence[HistoricalStats]) -> list[float]:
-    """Returns the hit rate of each layer over some ranks."""
+    """Returns each layer's hit rate over the ranks together."""
     layers = max((len(one.layers) for one in stats), default=0)
     searched = [sum(one.layer(at).searched for one in stats) for at in range(layers)]
     found = [sum(one.layer(at).found for one in stats) for at in range(layers)]
@@ -290,14 +290,14 @@ def hit_rates(stats: Sequence[HistoricalStats]) -> list[float]:
 
 @dataclass(frozen=True, eq=False)
 class UnderWay:
-    """The rows that ranks pushed to this one in a step."""
+    """A step's pushes to this rank that may not have arrived."""
 
     step: int  # the number of the step
     wait: Callable[[], list[Tensor]]  # waits for the rows and returns the bytes of each rank
 
 
 class PushQueue:
-    """The pushes of the latest steps, in the order of steps."""
+    """The pushes of the latest steps, in order."""
 
     def __init__(self, comm: Communicator) -> None:
         self._comm = comm
@@ -313,7 +313,7 @@ class PushQueue:
         self._queue.append(UnderWay(step, wait))
 
     def sent_until(self, step: int) -> list[list[PushedRows]]:
-        """Waits for what was pushed up to a step. Returns it by push and layer, and forgets it."""
+        """Waits for the pushes up to a step; removes and returns them, by push and layer."""
         found = []
         while self._queue and self._queue[0].step <= step:
             for rank, message in enumerate(self._queue.popleft().wait()):
@@ -326,7 +326,7 @@ class PushQueue:
         return found
 
     def arrived(self) -> list[UnderWay]:
-        """Waits for all that is under way. Returns it and keeps it."""
+        """Waits for all pushes under way; returns and keeps them."""
         self.restore([_arrived(push.step, push.wait()) for push in self._queue])
         return list(self._queue)
 
@@ -349,7 +349,7 @@ _WORD = 8
 
 @dataclass(frozen=True, eq=False)
 class PushedRows:
-    """Rows of one layer."""
+    """Pushed rows of one layer."""
 
     node: Tensor  # [n] int64 original ids
     rows: Tensor  # [n, F]
@@ -361,7 +361,7 @@ class PushedRows:
 
 
 def encode(layers: Sequence[PushedRows]) -> Tensor:
-    """Returns the message with the rows of all layers, [bytes] uint8."""
+    """Returns a message [bytes] uint8 with the rows of all layers; `decode` reads it."""
     if not any(one.node.numel() for one in layers):
         return torch.empty(0, dtype=torch.uint8)
     shapes = [(one.node.numel(), one.rows.size(1), _TYPES.index(one.rows.dtype)) for one in layers]
@@ -373,8 +373,8 @@ def encode(layers: Sequence[PushedRows]) -> Tensor:
 
 
 def decode(message: Tensor) -> list[PushedRows]:
-    """Returns the rows of each layer, as views of a message [bytes] uint8 at an address that is a
-    multiple of eight. Raises `ValueError` if the bytes are no message."""
+    """Returns the rows of each layer, as views of a message [bytes] uint8, whose address must be a
+    multiple of eight. Raises `ValueError` if it is not a message."""
     if not message.numel():
         return []
     layers = int(message[:_WORD].view(torch.int64)) if message.numel() >= _WORD else 0

@@ -12,9 +12,9 @@ from pyg_batchgnn.ops import LineTable
 
 
 class FoundRows:
-    """The result of a search for nodes, given the line [n] int32 of each, or -1. ``place``: [n]
-    int32, the place of each node's row among those that were found, or -1. ``line``: [f] int32, the
-    lines of the rows that were found."""
+    """The result of a search for n nodes. ``line``: at construction [n] int32, each node's line in
+    the cache, or -1; then [f] int32, the lines that were found. ``place``: [n] int32, each node's
+    position among these, or -1."""
 
     def __init__(self, line: Tensor) -> None:
         is_found = line >= 0
@@ -28,9 +28,9 @@ class FoundRows:
 
 
 class EmbeddingCache:
-    """Rows of halo nodes by original id. The row that was stored first makes room for others. The
-    first rows that are stored decide the width and the type. ``life_span``: rows can be read for
-    this many steps after the one in which they were stored; None: without end."""
+    """A cache of rows of halo nodes by original id; the oldest rows make room for new ones. The
+    first rows stored decide width and dtype. ``lines``: the number of rows. ``life_span``: rows can
+    be read for this many steps after the one in which they were stored; None: without end."""
 
     def __init__(self, lines: int, life_span: int | None) -> None:
         self.life_span = life_span
@@ -38,7 +38,7 @@ class EmbeddingCache:
         self._rows: Tensor | None = None
 
     def __len__(self) -> int:
-        """Returns the number of lines in use, those that are too old to be read among them."""
+        """Returns the number of rows stored, also of those too old to be read."""
         return len(self._lines)
 
     @property
@@ -47,21 +47,21 @@ class EmbeddingCache:
         return self._lines.nbytes + (0 if self._rows is None else self._rows.nbytes)
 
     def search(self, node: Tensor, step: int) -> FoundRows:
-        """Finds the rows of nodes that can be read in a step (HECSearch). ``node``: [n] int64
-        original ids."""
+        """Finds the rows of nodes that can be read in step ``step`` (HECSearch). ``node``: [n]
+        int64 original ids."""
         since = 0 if self.life_span is None else max(0, step - self.life_span)
         return FoundRows(self._lines.search(node, since))
 
     def load(self, found: FoundRows) -> Tensor:
-        """Returns a copy of the rows that a search found, [f, F] (HECLoad)."""
+        """Returns [f, F], a copy of the rows that a search found (HECLoad). Raises ValueError if
+        nothing was stored yet."""
         if self._rows is None:
             raise ValueError("the cache has no rows yet")
         return ops.gather_rows(self._rows, found.line)
 
     def store(self, node: Tensor, rows: Tensor, step: int) -> None:
-        """Stores rows [n, F], as all rows before, of nodes [n] int64 by original ids (HECStore). If
-        a node comes twice, its last row counts. ``step``: the number of the step, not below that of
-        an earlier call."""
+        """Stores rows [n, F] of nodes [n] int64, original ids (HECStore); the last row of a
+        repeated node counts. ``step``: the number of the step, not below an earlier call's."""
         self._store(node, rows, torch.full_like(node, step))
 
     def _store(self, node: Tensor, rows: Tensor, step: Tensor) -> None:
@@ -71,13 +71,13 @@ class EmbeddingCache:
         ops.put_lines(self._rows, line, rows.contiguous())
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns what the cache holds: nodes, steps and rows, the oldest first."""
+        """Returns the stored nodes, steps and rows, the oldest first."""
         line = self._lines.in_use()
         rows = torch.empty(0, 0) if self._rows is None else ops.gather_rows(self._rows, line)
         return {"node": self._lines.node_of(line), "step": self._lines.step_of(line), "rows": rows}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Replaces what the cache holds."""
+        """Replaces the contents by those of a `state_dict`."""
         self._lines = LineTable(self._lines.capacity)
         self._rows = None
         if state["node"].numel():

@@ -22,8 +22,8 @@ _HEADER = Header(MessageKind.LOOKUP)
 
 @dataclass(frozen=True, eq=False)
 class Halo:
-    """The halo nodes of a part: the sources of its in-edges that other ranks own. Local ids name
-    the nodes that a rank knows: rows of the part first, then halo nodes."""
+    """The halo nodes of a part: sources of its in-edges that other ranks own. Local ids number the
+    part's rows first, then the halo nodes."""
 
     in_edges: InEdges  # the in-edges of the part's nodes. Sources are local ids.
     original: Tensor  # [n + h] int64, the original ids of the part's nodes and of the halo nodes
@@ -39,8 +39,8 @@ class Halo:
         return self.internal.numel()
 
     def most_needed(self, number: int | None) -> Tensor:
-        """Returns the halo nodes with the most edges into the part, [<= number] int64 ascending,
-        numbered among the halo nodes. None: all of them."""
+        """Returns [<= number] int64, ascending, the positions among the halo nodes of those with
+        the most edges into the part; None: of all."""
         if number is None or number >= self.num_halo:
             return torch.arange(self.num_halo)
         return self.edges.argsort(descending=True, stable=True)[:number].sort().values
@@ -76,7 +76,8 @@ class Halo:
 
 
 def _peers(rows: Tensor, degree: Tensor, counts: list[int], nodes: int) -> HaloPeers:
-    """Returns the peers by row, from the rows and degrees that each peer asked for."""
+    """Returns the peers that have each row in their halo, from the rows and degrees that each asked
+    for."""
     peer = torch.arange(len(counts), dtype=torch.int32).repeat_interleave(torch.tensor(counts))
     order = rows.argsort(stable=True)
     ptr = torch.zeros(nodes + 1, dtype=torch.int64)
@@ -92,8 +93,8 @@ _PIECE = 16 << 20
 
 class HaloFeatures:
     """The features of halo nodes, fetched once from their owners. ``lines``: at most this many
-    nodes have a row, those with the most edges into the part; None: all. ``fetched`` rows came from
-    other hosts, and ``fetched_bytes`` with the ids that were asked for."""
+    nodes have a row, those with the most edges into the part; None: all. ``fetched``: the rows that
+    came from other hosts, ``fetched_bytes`` with ids."""
 
     def __init__(self, halo: Halo, lines: int | None) -> None:
         chosen = halo.most_needed(lines)
@@ -112,8 +113,8 @@ class HaloFeatures:
         return self._node.nbytes + self._line.nbytes + rows
 
     def fetch(self, store: DistFeatureStore) -> None:
-        """Fetches the rows in bounded pieces, unless they are here as the store has them. It is
-        collective. Raises ValueError if the rows came from another store before."""
+        """Fetches the rows in bounded pieces, unless the store has not changed since. Collective.
+        Raises ValueError if they came from another store before."""
         if self._store is not None and store is not self._store:
             raise ValueError(
                 "history: these caches have the features of halo nodes from another feature store; give "
@@ -139,19 +140,19 @@ class HaloFeatures:
             self.fetched_bytes += read.fetched[NODES] * (wire + self._node.element_size())
 
     def search(self, number: Tensor) -> FoundRows:
-        """Finds the rows of halo nodes. ``number``: [n] int64, their numbers among the halo nodes
-        of the part, from 0."""
+        """Finds rows of halo nodes. ``number``: [n] int64, their positions among the part's halo
+        nodes."""
         line = ops.gather_rows(self._line, number)
         return FoundRows(line)
 
     def load(self, found: FoundRows) -> Tensor:
-        """Returns a copy of the rows that a search found, [f, F]. Codes stay codes."""
+        """Returns [f, F], a copy of the rows that a search found; int8 codes stay codes."""
         if self._rows is None:
             raise ValueError(f"the graph has no node attribute {FEATURES!r}, which layer 1 reads")
         return ops.rows_like(self._rows, ops.gather_rows(ops.as_stored(self._rows), found.line))
 
     def check(self, table: Tensor) -> None:
-        """Raises ValueError unless a table has the features of own nodes as the store has them."""
+        """Raises ValueError unless ``table`` is the store's own features."""
         store = self._store
         own = None if store is None else store.own.attributes[NODES].get(FEATURES)
         is_own = own is not None and ops.as_stored(own).data_ptr() == ops.as_stored(table).data_ptr()
@@ -164,9 +165,9 @@ class HaloFeatures:
 
 
 class HaloSampler:
-    """Samples the minibatches of a rank without asking other ranks, by ``plan``, ``seed`` and
-    ``threads`` as in `MacrobatchSampler`. Neighbours of the part's own nodes are drawn as
-    `PartitionedSampler` draws them. Halo nodes get no in-edges. Without halo nodes the minibatches
+    """Samples the minibatches of a rank within its part and halo, without asking other ranks.
+    ``plan``, ``seed`` and ``threads`` are as in `MacrobatchSampler`. Neighbours of own nodes are
+    drawn as by `PartitionedSampler`; halo nodes get no in-edges. Without halo nodes the minibatches
     are bitwise identical to those of the whole graph."""
 
     def __init__(
@@ -188,7 +189,7 @@ class HaloSampler:
         ]
 
     def sample_macrobatch(self, seeds: MacrobatchSeeds) -> list[SampledMinibatch]:
-        """Samples one minibatch for each list of seeds. ``node`` holds local ids."""
+        """Samples one minibatch for each list of seeds, with local ids in ``node``."""
         if seeds.internal is None:
             raise ValueError("a partitioned graph is sampled by internal ids; give the seeds' internal ids")
         named = [_seeds(nodes, ops.minibatch_key(nodes)) for nodes in seeds.nodes]

@@ -28,9 +28,8 @@ from pyg_batchgnn.types import NODES
 @dataclass(frozen=True, eq=False, repr=False)
 class HistoricalMinibatch(Minibatch):
     """A minibatch sampled within a part and its halo. ``node``, ``nodes_per_hop`` and the
-    attributes are for the part's own nodes. In ``indices`` the halo nodes follow the own ones. Halo
-    nodes are not expanded. What layers read of them comes from caches when the model runs: see
-    `begin_pass`."""
+    attributes are of own nodes; in ``indices`` the halo nodes follow these. Halo nodes have no
+    in-edges: layers read their rows from caches when the model runs (`begin_pass`)."""
 
     # The halo nodes, by original id, and how many of them each hop found.
     halo: SampledNodes = field(kw_only=True)
@@ -43,9 +42,8 @@ class HistoricalMinibatch(Minibatch):
     def of_part(
         cls, sampled: SampledMinibatch, caches: HistoricalCaches, tables: Mapping[str, Tensor]
     ) -> HistoricalMinibatch:
-        """Returns a minibatch of a `HaloSampler`, whose ``node`` holds local ids, with its own
-        nodes first. ``tables``: attributes by name, one row per node of the part. They are read in
-        place."""
+        """Returns a `HaloSampler`'s minibatch, whose ``node`` holds local ids, with its own nodes
+        first. ``tables``: attributes by name, one row per node of the part, to be read in place."""
         nodes, edges, known = sampled.nodes[0], sampled.edges[0], caches.halo
         is_own = nodes.node < known.num_own
         own, halo = nodes.node[is_own], nodes.node[~is_own]
@@ -80,14 +78,14 @@ class HistoricalMinibatch(Minibatch):
         return InEdges(self.indptr, self.indices)
 
     def begin_pass(self) -> HistoricalPass:
-        """Looks for the rows of halo nodes in the caches, for one forward pass."""
+        """Searches the caches for the rows of halo nodes, for one forward pass."""
         return HistoricalPass(self, self.caches)
 
 
 class HistoricalPass:
-    """The rows of halo nodes, layer by layer; layer 1 is nearest the input. The caches are searched
-    when it is made. In the first pass of the step's minibatch the rows of own nodes are noted for
-    the peers, and `push` sends them."""
+    """One forward pass: the cached rows of halo nodes by layer; layer 1 is nearest the input. The
+    caches are searched when it is made. In the first pass of the step's minibatch the rows of own
+    nodes are noted for peers, and `push` sends them."""
 
     def __init__(self, minibatch: HistoricalMinibatch, caches: HistoricalCaches) -> None:
         self._minibatch, self._caches = minibatch, caches
@@ -96,13 +94,13 @@ class HistoricalPass:
         self._found = [self._search(layer) for layer in range(1, layers + 1)]
 
     def own_rows(self, layer: int) -> int:
-        """Returns the number of own nodes that are inputs of a layer."""
+        """Returns the number of own nodes among a layer's inputs."""
         return sum(self._minibatch.nodes_per_hop[: self._hops(layer) + 1])
 
     def in_edges(self, layer: int) -> InEdges:
-        """Returns the edges of a layer from sources that have a row. Sources are rows: the own ones
-        first, then the cached ones. ``edge_ids`` are the places of the edges in the minibatch, None
-        if they are the first ones in order."""
+        """Returns a layer's edges from sources that have a row. Sources are numbered own rows
+        first, then cached rows. ``edge_ids``: the edges' positions in the minibatch; None if they
+        are the first ones in order."""
         hops, found = self._hops(layer), self._found[layer - 1]
         whole, targets = self._minibatch.in_edges, sum(self._minibatch.nodes_per_hop[:hops])
         edges = sum(self._minibatch.edges_per_hop[:hops])
@@ -115,19 +113,19 @@ class HistoricalPass:
         return kept
 
     def cached(self, layer: int) -> Tensor | None:
-        """Returns the cached rows among the inputs of a layer, [f, F], None if there are none."""
+        """Returns [f, F], the cached rows among a layer's inputs, or None."""
         found = self._found[layer - 1]
         return self._caches.load(layer - 1, found) if found.found else None
 
     def num_cached(self, layer: int) -> int:
-        """Returns the number of cached rows among the inputs of a layer."""
+        """Returns the number of cached rows among a layer's inputs."""
         return self._found[layer - 1].found
 
     def note(self, layer: int, table: Tensor, row: Tensor | None = None) -> None:
-        """Notes the own rows among the inputs of a layer, which peers may want; for each layer in
-        order. Features are not noted, because each rank has fetched them. ``table``: [>= n, F], the
-        own rows; or any table, with ``row`` [n], the row of each own node in it. Raises ValueError
-        if layer 1 reads other rows than the features of the store."""
+        """Notes the own rows among a layer's inputs for peers, layer by layer; features are not
+        noted, as each rank has fetched them. ``table``: [>= n, F], the own rows; or any table, with
+        ``row`` [n], each own node's row in it. Raises ValueError if layer 1 reads other rows than
+        the store's features."""
         if layer == 1:
             if self._found[0].found:
                 self._caches.features.check(table)
@@ -138,7 +136,7 @@ class HistoricalPass:
         self._caches.note(self._minibatch.seed, own, table, row)
 
     def push(self) -> None:
-        """Starts to push what was noted."""
+        """Starts to push the noted rows."""
         if self._pushes:
             self._caches.push()
             self._pushes = False
@@ -153,7 +151,7 @@ class HistoricalPass:
         return self._caches.search(layer - 1, self._minibatch.halo.node[:inputs])
 
     def _without_repeats(self) -> Tensor:
-        """Returns the rows of own nodes in the part, -1 for a seed that is a seed already."""
+        """Returns the own nodes' rows in the part; -1 for a seed that is a seed already."""
         own, size = self._minibatch.own, self._minibatch.batch_size
         seeds, place = own[:size].unique(return_inverse=True)
         if seeds.numel() == size:
@@ -170,8 +168,8 @@ class HistoricalPass:
 
 
 class OwnRowFetcher:
-    """Makes historical minibatches, which read the attributes ``names`` of own nodes in place.
-    Making it is collective: the features of halo nodes are fetched."""
+    """Makes historical minibatches that read the attributes ``names`` of own nodes in place. Making
+    it is collective, as it fetches the features of halo nodes."""
 
     def __init__(self, store: DistFeatureStore, names: Sequence[str], caches: HistoricalCaches) -> None:
         self._tables = {name: store.own.attributes[NODES][name] for name in names}
@@ -180,11 +178,11 @@ class OwnRowFetcher:
 
     @property
     def row_bytes(self) -> list[int]:
-        """The bytes that a node's attributes take on the wire, by type: none."""
+        """The bytes that a node's attributes take in messages, by type: 0."""
         return [0]
 
     def fetch(self, group: FetchGroup) -> Fetched:
-        """Makes the minibatches; collective if rows of the store were written."""
+        """Makes the minibatches; collective if the store has changed."""
         self._caches.features.fetch(self._store)
         made = [HistoricalMinibatch.of_part(one, self._caches, self._tables) for one in group.minibatches]
         return Fetched(list(made))

@@ -38,7 +38,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class PrefetchDepth:
-    """The work that is done before it is asked for."""
+    """How much a loader prepares ahead of its user, and with how many threads."""
 
     macrobatches: int  # macrobatches that are made ahead, attributes included
     makers: int  # threads or processes that make macrobatches at the same time
@@ -52,7 +52,8 @@ def choose_sizes(
     depth: PrefetchDepth,
     max_auto: int,
 ) -> Sizes:
-    """Resolves "auto" in one process. ``probe`` is None if there is nothing to measure."""
+    """Resolves "auto" for B and F in one process: the largest sizes that fit the memory budget.
+    ``probe`` is None if no minibatch can be measured."""
     epoch = max_auto * depth.makers if num_batches is None else num_batches
     most = max(1, min(max_auto, epoch // depth.makers))
     wanted_b = _number(options.macrobatch_size, max(1, epoch))
@@ -88,7 +89,7 @@ def choose_sizes(
 
 
 def peak_bytes(probe: LoaderProbe, options: LoaderOptions, depth: PrefetchDepth, sizes: Sizes) -> int:
-    """Returns an upper estimate of the bytes held at once with these sizes."""
+    """Returns an upper estimate of the bytes that the loader holds at once with these sizes."""
     macrobatches = 1 + depth.macrobatches
     sampled = (macrobatches * sizes.macrobatch + BATCHES_AT_ONCE) * probe.sampled
     sampled += sizes.macrobatch * probe.reading
@@ -114,7 +115,7 @@ PROBES = 4
 
 @dataclass(frozen=True)
 class LoaderProbe:
-    """The memory that one minibatch takes, in bytes, and the way distinct nodes add up."""
+    """The memory of one minibatch, in bytes, and how the distinct nodes of several add up."""
 
     sampled: int  # bytes of a minibatch's topology, as it is handed out
     attributes: int  # bytes of a PyG batch's attributes; 0 for native batches
@@ -142,9 +143,9 @@ MeasureCost: TypeAlias = Callable[[Sequence[SampledMinibatch]], AttributeCost]
 def probe_batches(
     num_seeds: int, batch_size: int | None, num_batches: int | None, order: Order, most: int = PROBES
 ) -> list[list[int]]:
-    """Chooses a few minibatches to measure with, as positions in range(num_seeds). Nothing is
-    drawn. They are runs of neighbouring positions if that is how seeds are visited, else positions
-    spread over the whole range."""
+    """Chooses a few minibatches to measure, as lists of positions in range(num_seeds), without
+    drawing a random number. If seeds are visited in order, each list is a run of neighbouring
+    positions, else its positions are spread over the whole range."""
     size = batch_size or -(-num_seeds // (num_batches or most))
     size = min(size, num_seeds)
     number = min(most, -(-num_seeds // max(1, size)))
@@ -162,9 +163,8 @@ def probe_of(
     cost: AttributeCost,
     reading: Callable[[SampledMinibatch], int],
 ) -> LoaderProbe:
-    """Predicts what minibatches take from some sampled ones, at least one. ``num_nodes``: the
-    number of nodes of each type. ``reading``: returns what reading the edges of one from files
-    takes, in bytes."""
+    """Averages the memory of sampled minibatches, at least one. ``num_nodes``: by type.
+    ``reading``: returns the bytes of scratch memory for reading a minibatch's edges from files."""
     biggest = biggest_of(sampled)
     unique = count_distinct([biggest], num_nodes)
     pairs = [count_distinct([biggest, one], num_nodes) for one in sampled if one is not biggest]

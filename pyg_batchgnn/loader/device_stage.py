@@ -50,7 +50,7 @@ Asked: TypeAlias = "queue.SimpleQueue[Any]"
 
 @dataclass(frozen=True, eq=False)
 class OnDevice:
-    """A batch that a lane has made, before the user's stream may use it."""
+    """A batch on the device. The user's stream must wait for ``ticket`` before it reads it."""
 
     batch: Any
     ticket: Ticket
@@ -82,14 +82,13 @@ class DeviceStage:
 
     @property
     def ahead(self) -> int:
-        """The macrobatches that are sampled before they are asked for."""
+        """The number of macrobatches that are sampled ahead of the user."""
         return max(1, self._options.prefetch)
 
     def deliver(
         self, pipeline: Pipeline, items: Iterator[WorkItem], fetch_size: int, executor: Executor | None
     ) -> Generator[Any]:
-        """Yields the batches of an epoch. Sampling, reading rows and copying run on a thread
-        each."""
+        """Yields the batches of an epoch. Sampling, reading and copying have a thread each."""
         asked: Asked = queue.SimpleQueue()
         make = self._made if executor is None else self._shipped
         made = beside(
@@ -135,7 +134,7 @@ class DeviceStage:
                 yield from pipeline.exported(ready)
 
     def _shipped(self, pipeline: Pipeline, asked: Asked, is_wanted: IsWanted, _: int) -> Iterator[Any]:
-        """Makes batches of the minibatches that the executor of the ranks has made."""
+        """Makes batches from minibatches that the executor of the ranks samples and fetches."""
         for wait in waiting(asked, is_wanted):
             for ready in drain(wait()):
                 yield from pipeline.exported(ready)
@@ -143,7 +142,7 @@ class DeviceStage:
     def _groups(
         self, pipeline: Pipeline, asked: Asked, is_wanted: IsWanted, fetch_size: int
     ) -> Iterator[list[Any]]:
-        """Yields the minibatches of each fetch group, with the rows that are read for all of it."""
+        """Yields the minibatches of each fetch group after their rows were fetched."""
 
         def sample(is_wanted_here: IsWanted) -> Iterator[tuple[WorkItem, list[SampledMinibatch]]]:
             # This thread's consumer closes it, or the user alone has gone.
@@ -156,7 +155,8 @@ class DeviceStage:
                 if pipeline.fetcher is None:
                     yield minibatches
                 else:
-                    yield from pipeline.fetched(item, minibatches, self.group_size(fetch_size), immediately)
+                    size = min(fetch_size, self._group_size or fetch_size)
+                    yield from pipeline.fetched(item, minibatches, size, immediately)
 
     def receive(self, made: OnDevice) -> Any:
         """Hands a batch over to the stream of the calling thread. The host does not wait."""
@@ -173,8 +173,7 @@ class DeviceStage:
         return Exported(made, counters)
 
     def refuse_choices(self, because: str) -> None:
-        """Raises ValueError if the user says where tables lie though rows are gathered on the
-        host."""
+        """Raises ValueError if the user placed tables, but rows are gathered on the host."""
         placement, cache = self._options.feature_placement, self._options.device_cache
         given = f"device_cache={cache}" if cache else f"feature_placement={placement!r}"
         if cache or placement == "device":
@@ -185,16 +184,12 @@ class DeviceStage:
 
     # Memory ######################################################################################
 
-    def group_size(self, fetch_size: int) -> int:
-        """Returns the minibatches of a macrobatch whose distinct rows are read together."""
-        return fetch_size if self._group_size is None else min(fetch_size, self._group_size)
-
     def too_many(self, minibatches: int) -> None:
-        """Notes that the distinct rows of a number of minibatches do not fit a block."""
+        """Fetches fewer minibatches together: the distinct rows of that many do not fit a block."""
         self._group_size = max(1, minibatches // 2)
 
     def rules(self) -> PlacingRules:
-        """Returns how tables are placed now. What nobody asked for keeps to the memory budget."""
+        """Returns where tables lie, by the options and the memory that is free on the device."""
         most, budget = self.lane.free_bytes() // _SHARE, self._options.memory_budget
         if budget is not None:
             most = min(most, budget // 2)
@@ -203,7 +198,7 @@ class DeviceStage:
         return PlacingRules(placement, self._options.device_cache or 0, most, most // 2)
 
     def without_pinned(self, options: LoaderOptions) -> LoaderOptions:
-        """Returns the options for what is left of the memory budget beside pinned memory."""
+        """Returns the options with the memory budget less the bound of pinned memory."""
         budget = options.memory_budget
         if budget is None:
             return options
@@ -230,7 +225,7 @@ class DeviceStage:
         return Parcel(self.lane, self.rows.pool)
 
     def whole(self, value: Any) -> Any:
-        """Returns an attribute of the whole graph on the device, to where it is copied once."""
+        """Copies an attribute of the whole graph (no row per node) to the device, once."""
         if not isinstance(value, Tensor):
             return value.to(self.lane.device)
         if value.device == self.lane.device:

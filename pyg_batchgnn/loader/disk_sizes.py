@@ -60,7 +60,7 @@ class DiskForecast:
 
 @dataclass(frozen=True, eq=False)
 class DiskProbe:
-    """A measurement of some minibatches, before sizes are chosen."""
+    """What was measured of some minibatches before the sizes are chosen."""
 
     loader: LoaderProbe  # what minibatches take; a row of a block lies among the rows in memory
     rows: DiskRows
@@ -93,7 +93,7 @@ class DiskProbe:
         return Window(self.depth.macrobatches, -(-sizes.macrobatch // sizes.fetch))
 
     def held_bytes(self, options: LoaderOptions, sizes: Sizes) -> int:
-        """Returns an upper estimate of the bytes held at once beside rows of files."""
+        """Returns an upper estimate of the bytes held at once, rows from files left out."""
         held = peak_bytes(replace(self.loader, row=0), options, self.depth, sizes)
         if self.depth.macrobatches:  # batches of the macrobatch in use are let go of one by one
             held -= int(OVERHEAD * sizes.macrobatch * self.loader.attributes)
@@ -101,7 +101,8 @@ class DiskProbe:
         return held + int(1.5 * ENTRY_BYTES * sum(self.rows.num_rows.values()))
 
     def forecast(self, sizes: Sizes, resident: int) -> DiskForecast | None:
-        """Predicts an epoch with the longest sweep whose rows fit; None if those of none do."""
+        """Predicts an epoch with ``resident`` bytes of rows in memory, for the longest sweep whose
+        rows fit. None if the rows of no sweep fit."""
         units = -(-self.epoch // sizes.fetch)
         samples = {group: one.sample(self.epoch, sizes.fetch) for group, one in self.frequencies.items()}
 
@@ -137,7 +138,8 @@ class DiskProbe:
         return found
 
     def _capacities(self, sizes: Sizes, room: float) -> dict[Group, int]:
-        """Returns how many rows of each group fit. Groups share room by the bytes of a unit."""
+        """Returns how many rows of each group fit ``room`` bytes, which groups share in proportion
+        to the bytes of their rows in a fetch group."""
         row_bytes = self.rows.row_bytes
         wanted = {
             group: one.distinct(sizes.fetch) * row_bytes[group] for group, one in self.frequencies.items()
@@ -150,7 +152,7 @@ class DiskProbe:
 
 
 def choose_disk_sizes(options: LoaderOptions, probe: DiskProbe, budget: int) -> DiskForecast:
-    """Resolves "auto". Rows in memory get what minibatches leave of the budget."""
+    """Resolves "auto". Rows in memory get what minibatches leave of ``budget`` bytes."""
     sizes = _first_sizes(options, probe)
     while True:
         resident = budget - probe.held_bytes(options, sizes)
@@ -170,7 +172,7 @@ def choose_disk_sizes(options: LoaderOptions, probe: DiskProbe, budget: int) -> 
 
 
 def _first_sizes(options: LoaderOptions, probe: DiskProbe) -> Sizes:
-    """Returns B and F to begin with: of about `_UNITS` fetch groups in the epoch."""
+    """Returns the B and F that the search begins with: about `_UNITS` fetch groups an epoch."""
     wanted, fetch, epoch = options.macrobatch_size, options.fetch_size, probe.epoch
     threads = options.threads or torch.get_num_threads()
     units = _UNITS_OF_EDGES if probe.loader.reading else _UNITS

@@ -46,7 +46,7 @@ class Exporter(Protocol):
     """Turns minibatches into batches."""
 
     def export(self, minibatch: Any) -> Exported:
-        """Makes the batch of a minibatch, fetched if the pipeline has a fetcher, else sampled."""
+        """Makes the batch of a minibatch: a fetched `Minibatch`, or without a fetcher a sample."""
 
 
 @dataclass(frozen=True)
@@ -60,9 +60,9 @@ class NativeExporter:
 
 
 class GatheringExporter:
-    """Makes PyG batches straight from the user's data, whose rows are read when a batch is made.
-    ``info``: adds the entries of batches that are about seeds or links.
-    ``transform_sampler_output``: the user's hook between sampling and fetching, or None."""
+    """Makes PyG batches straight from the user's data: rows are gathered when a batch is made.
+    ``info``: adds the entries of seeds or links. ``transform_sampler_output``: the user's function
+    from sample to sample, or None."""
 
     def __init__(
         self, source: Source, form: PygForm, info: SampleInfo, transform_sampler_output: SamplerHook | None
@@ -77,11 +77,11 @@ class GatheringExporter:
         return exported
 
     def from_output(self, out: PygOutput, minibatch: SampledMinibatch | None = None) -> Exported:
-        """Makes the batch of a sample. ``minibatch``: what the sample was, with its blocks."""
+        """Makes the batch of a sample in PyG's form; ``minibatch``: what it was made from."""
         return self._gathered(out if self._hook is None else self._hook(out), minibatch)
 
     def batch_bytes(self, minibatch: SampledMinibatch) -> int:
-        """Returns the bytes of the attributes that a batch holds. The user's hook is not called."""
+        """Returns the bytes of a batch's attributes, without calling the user's function."""
         counters = self._gathered(self.form.output(minibatch)).counters
         return 0 if counters is None else counters.bytes_gathered
 
@@ -101,9 +101,9 @@ class GatheringExporter:
 
 
 def remember_edges(batch: Any, minibatch: SampledMinibatch, form: PygForm) -> None:
-    """Lets accelerated layers find the minibatch by the edges of its batch. A batch from a worker
-    process is a copy, which nobody could find. Neither are the edges of a typed batch, and those
-    that were not sampled in hops."""
+    """Registers the edges of a batch, so that accelerated layers find the minibatch behind them.
+    Batches from worker processes (which are copies), of several types, or without hops are not
+    registered."""
     if form.names is not Names.NONE or form.subgraph is not SubgraphType.directional:
         return
     edges = minibatch.coo
@@ -113,9 +113,8 @@ def remember_edges(batch: Any, minibatch: SampledMinibatch, form: PygForm) -> No
 
 
 class BlockExporter:
-    """Makes PyG batches with copies of the rows that a fetcher put into blocks. ``info``: adds the
-    entries of batches that are about seeds or links. ``custom_cls``: the class of the batches;
-    ``Data`` or ``HeteroData`` if None."""
+    """Makes PyG batches with copies of rows that a fetcher put into blocks. ``info``: adds the
+    entries of seeds or links. ``custom_cls``: the class of batches; None for PyG's."""
 
     def __init__(self, form: PygForm, info: SampleInfo, custom_cls: Any) -> None:
         self._form, self._info = form, info
@@ -138,9 +137,8 @@ class BlockExporter:
         return Exported(batch, LoaderCounters(bytes_gathered=gather.bytes_gathered, export_seconds=seconds))
 
     def _put_edges(self, batch: Any, minibatch: Minibatch, out: PygOutput, gather: Gatherer) -> None:
-        """Puts the edges of a sample into its batch, and the rows of their attributes. Edges that
-        became bidirectional may be others than those that were fetched. Those of two relations have
-        no ids, and then no attributes."""
+        """Puts the edges of a sample and their attributes into its batch. Edges that became
+        bidirectional are gathered by their own ids; those between two types have no ids."""
         for group, edges in zip(minibatch.schema.edge_groups, minibatch.edges, strict=True):
             store = self._store(batch, group)
             row, col, edge = (self._of(one, group) for one in (out.row, out.col, out.edge))

@@ -46,8 +46,7 @@ class SampledRelation:
 
 
 def filter_data(data: Data, out: SamplerOutput, gather: Gatherer) -> Data:
-    """Returns a shallow copy of ``data`` with the nodes and edges of ``out``. Attributes of the
-    whole graph stay as they are."""
+    """Returns a shallow copy of ``data`` with the sampled nodes and edges of ``out``."""
     batch = copy.copy(data)
     nodes = out.node.numel()
     _put_nodes(data._store, batch._store, out.node, gather)
@@ -56,8 +55,8 @@ def filter_data(data: Data, out: SamplerOutput, gather: Gatherer) -> Data:
 
 
 def filter_hetero_data(data: HeteroData, out: HeteroSamplerOutput, gather: Gatherer) -> HeteroData:
-    """Returns a shallow copy of ``data`` with the nodes and edges of ``out``. What is not in
-    ``out`` becomes empty, with rows of the right shape."""
+    """Returns a shallow copy of ``data`` with the sampled nodes and edges of ``out``. Types that
+    ``out`` lacks become empty, with rows of the right shape."""
     batch = copy.copy(data)
     none = torch.empty(0, dtype=torch.int64)
     # Looking a store up by name takes PyG as long as there are types.
@@ -100,8 +99,8 @@ def _put_edges(store: BaseStorage, out: BaseStorage, sampled: SampledRelation, g
 
 
 def edge_index_of(row: Tensor, col: Tensor) -> Tensor:
-    """Returns the edges, [2, E]. They are the block that the sampler wrote if row and col are still
-    its two rows, else a stacked copy."""
+    """Returns the edges, [2, E], without a copy if ``row`` and ``col`` are the rows of the
+    sampler's own [2, E] tensor."""
     whole = row._base
     if whole is not None and whole is col._base and whole.dim() == 2 and _are_rows(whole, row, col):
         return whole
@@ -179,9 +178,8 @@ def read_store(
     gather: Gatherer,
     names: Sequence[str] | None = None,
 ) -> dict[Group, dict[str, Tensor]]:
-    """Reads the attributes of some nodes and edges from a feature store, all in one request.
-    ``ids``: the nodes and the edges whose attributes are read, by group. ``names``: the attributes
-    that are read; None reads all. Returns the attributes of each group by name."""
+    """Reads attributes of nodes and edges from a feature store in one request; returns them by
+    group and name. ``ids``: the nodes or edges by group. ``names``: None reads all."""
     wanted, chosen = [], []
     for attr in map(copy.copy, store.get_all_tensor_attrs()):
         group = groups.of(attr)
@@ -197,8 +195,8 @@ def read_store(
 
 
 class Gatherer:
-    """Selects rows, and counts the bytes that it copied. ``mapped``: reads tables that lie in
-    mapped files; None leaves that to the system."""
+    """Selects rows of attributes, and counts the bytes copied. ``mapped``: reads tables in mapped
+    files by direct reads; None reads them through the page cache."""
 
     def __init__(self, mapped: BlockReader | None = None) -> None:
         self.bytes_gathered = 0
@@ -206,16 +204,16 @@ class Gatherer:
         self._known: list[tuple[Tensor, int]] = []  # indices met so far, and the rows that each needs
 
     def __call__(self, value: Any, index: Tensor, dim: int = 0) -> Any:
-        """Selects from ``value`` at ``index`` along ``dim``. Codes are decoded."""
+        """Selects ``index`` along ``dim``. int8 codes are decoded."""
         return self._selected(*self._found(value, index), dim)
 
     def narrow(self, value: Any, index: Tensor) -> Any:
-        """Selects rows as they are stored: those of a table of codes stay codes."""
+        """Selects rows as they are stored: int8 codes stay codes."""
         value, index = self._found(value, index)
         return ops.rows_like(value, self._selected(ops.as_stored(value), index, 0))
 
     def _found(self, value: Any, index: Tensor) -> tuple[Any, Tensor]:
-        """Returns what to select from, and where, once rows of mapped files are read."""
+        """Returns a table in memory and the index into it; rows of mapped files are read first."""
         if self.mapped is None:
             return value, index
         value = self.mapped.held(value)
@@ -233,7 +231,7 @@ class Gatherer:
         return out
 
     def edges(self, edge_index: Tensor, like: Tensor) -> Tensor:
-        """Returns a batch's edges where the user's own are."""
+        """Moves a batch's edges to the device of the user's ``like``."""
         return edge_index.to(like.device)
 
     def count(self, out: Any) -> None:
@@ -242,8 +240,8 @@ class Gatherer:
             self.bytes_gathered += out._values().nbytes if out.is_sparse else out.nbytes
 
     def _check(self, value: Tensor, index: Tensor) -> None:
-        """Checks an index, which kernels trust. A script may have shrunk a table, or a user's hook
-        may have made up ids."""
+        """Checks an index before a kernel trusts it: a script may have shrunk the table, or a
+        user's function may have invented ids."""
         needed = next((rows for known, rows in self._known if known is index), None)
         if needed is None:
             low, high = ops.extent(index)
@@ -261,8 +259,8 @@ class Gatherer:
 
 
 def _is_ours(value: Any, dim: int) -> bool:
-    """Returns whether the package's own kernel may select: not in a worker process, which writes
-    into shared memory at once, nor where a gradient flows back or an element is more than bytes."""
+    """Returns whether the package's own kernel may select: not in a worker process (which writes
+    into shared memory), for values with a gradient, or for elements that are not plain bytes."""
     return (
         type(value) in (Tensor, ops.QuantizedTensor)
         and dim == 0

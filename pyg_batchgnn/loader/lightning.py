@@ -78,13 +78,18 @@ class LightningNodeData(pyg_modules.LightningNodeData):
         node_sampler: None = None,
         **kwargs: Any,
     ) -> MacrobatchNeighborLoader:
-        """Returns the loader of some nodes."""
+        """Returns the loader of these seed nodes, with the module's options."""
         del node_sampler, input_id  # PyG's own
         return MacrobatchNeighborLoader(self.data, input_nodes=input_nodes, input_time=input_time, **kwargs)
 
 
 class LightningLinkData(pyg_modules.LightningLinkData):
     """PyG's `LightningLinkData` whose loaders are `MacrobatchLinkNeighborLoader`.
+
+    >>> links = data.edge_index[:, :64]
+    >>> module = LightningLinkData(data, links, num_neighbors=[10, 5], batch_size=32)
+    >>> next(iter(module.train_dataloader())).edge_label_index.shape
+    torch.Size([2, 32])
 
     Args:
         data: the graph.
@@ -139,7 +144,7 @@ class LightningLinkData(pyg_modules.LightningLinkData):
         link_sampler: None = None,
         **kwargs: Any,
     ) -> MacrobatchLinkNeighborLoader:
-        """Returns the loader of some links."""
+        """Returns the loader of these seed links, with the module's options."""
         del link_sampler, input_id  # PyG's own
         labels = {"edge_label": input_labels, "edge_label_time": input_time}
         return MacrobatchLinkNeighborLoader(self.data, edge_label_index=input_edges, **labels, **kwargs)
@@ -165,8 +170,8 @@ def _prepare(
     eval_options: Mapping[str, Any] | None,
     options: dict[str, Any],
 ) -> None:
-    """Does what PyG's constructor does, but for making PyG's sampler, which needs pyg-lib.
-    ``given``: for each split, the nodes or edges (``what``) and what belongs to them."""
+    """Does what PyG's constructor does, without making PyG's sampler, which needs pyg-lib.
+    ``given``: by split, the seed nodes or edges (``what``), their times and their labels."""
     if "num_neighbors" not in options:
         raise TypeError(f"{type(module).__name__} needs num_neighbors, as in num_neighbors=[15, 10]")
     for name in ("loader", "node_sampler", "link_sampler"):

@@ -65,7 +65,7 @@ class RelationLinks:
 
     @property
     def name(self) -> str:
-        """The type of the targets, whose owners train the links."""
+        """The node type of the targets. The owner of a link's target trains the link."""
         return self.relation[2]
 
     @property
@@ -77,12 +77,12 @@ class RelationLinks:
 
     @cached_property
     def digest(self) -> str:
-        """The digest of all links, those of other ranks included, in their order."""
+        """The digest of all links in their order, including those of other ranks."""
         return digest_text(links_sum(self.index) if self.here is None else self.here.sum)
 
     def take(self, at: Tensor) -> Links:
-        """Returns the links at some positions. Raises IndexError if a link is an edge of another
-        rank."""
+        """Returns the links at positions ``at`` [n] int64. Raises IndexError if one is an edge that
+        another rank holds."""
         column = at if self.here is None else self.here.column(at)
         source, target = self.index[:, column]
         return Links(
@@ -97,7 +97,7 @@ class RelationLinks:
         )
 
     def in_batch(self) -> RelationLinks:
-        """Returns the links with what in-batch negatives need."""
+        """Returns the links with ``log_q``, the correction that in-batch negatives need."""
         if self.time is not None:
             raise ValueError(
                 f"neg_sampling={IN_BATCH!r} does not go with edge_label_time: targets of other links are "
@@ -130,9 +130,9 @@ class LinkInputs:
         return self.seeder.excluded is not None
 
     def take(self, item: WorkItem, seed: int) -> list[StepInputs]:
-        """Keeps the links of a relation in the order of their positions. Raises IndexError if there
-        is no such position. Raises ValueError if a negative cannot be drawn. The message names its
-        link."""
+        """Returns the links of each minibatch of a macrobatch, with their negatives. Within a
+        relation they keep the order of their positions. Raises IndexError for a position that is
+        not there, and ValueError, with the link, if no negative can be drawn."""
         links = [self._links(step.positions) for step in item.steps]
         starts = self.seeder.start_all(links, seed, item.epoch, item.number)
         return [_inputs(*one) for one in zip(links, starts, strict=True)]
@@ -142,8 +142,8 @@ class LinkInputs:
         return [part.take(at) for part, at in zip(self.parts, places, strict=True)]
 
     def for_pyg(self, data: Any) -> dict[str, Any]:
-        """Returns the arguments of PyG's `LinkLoader` that describe the links. PyG knows links of
-        one type only. Links of several types go under the first one's name."""
+        """Returns the arguments that describe the links for PyG's `LinkLoader`, which knows one
+        edge type: links of several are listed under the first one's name."""
         first = self.parts[0]
         if any(part.here is not None for part in self.parts):  # PyG asks for their number alone
             index = torch.zeros(2, 1, dtype=torch.int64).expand(2, len(self))
@@ -220,10 +220,10 @@ class UserLinks:
 
 
 def links_by_relation(request: UserLinks, schema: Schema, names: Names) -> dict[Relation, UserLinks]:
-    """Returns the links of each relation; their ``index`` is None for all edges. In a graph without
-    names the user gives [2, n] or None, with stores also (None, [2, n] or None). Else an edge type,
-    (edge type, [2, n] or None), or a dict of such: labels, times and ids are then dicts by edge
-    type too. The graph need not have the edge type, only the types of its ends."""
+    """Returns the links of each relation; their ``index`` is None for all edges. The user gives [2,
+    n] or None in a graph of one type (with stores also (None, [2, n] or None)), else an edge type,
+    (edge type, [2, n] or None), or a dict by edge type, as labels, times and ids are then too. The
+    edge type need not be in the graph, only the node types of its ends."""
     index = request.index
     if names is not Names.TYPES:
         if isinstance(index, (tuple, list)) and len(index) == 2 and index[0] is None:
@@ -270,7 +270,7 @@ def by_relation(
 def checked_links(
     relation: Relation, links: UserLinks, graph: GraphShape, names: Names, all_edges: AllEdges
 ) -> RelationLinks:
-    """Returns the links of one relation, checked. Collective over ranks if all edges are meant."""
+    """Returns the links of one relation, checked; collective over ranks if they are all edges."""
     what = f"edge_label_index of {relation}" if names is Names.TYPES else "edge_label_index"
     for end in (relation[0], relation[2]):
         if end not in graph.schema.node_types:
@@ -337,18 +337,19 @@ Planned: TypeAlias = tuple[Mapping[Relation, NegativePlan], LinkFinder]
 
 
 class LinkPlace:
-    """Finds links and plans negatives: here in a `TypedGraph` that one process holds whole."""
+    """Finds the links of a loader and plans their negatives, in a graph that one process holds
+    whole. `LinksOverRanks` does so over ranks, where all methods are collective."""
 
     def agree(self, all_edges: Mapping[Relation, bool]) -> None:
-        """Raises AgreementError unless all ranks mean links of the same relations; collective.
-        ``all_edges``: by relation, True if all edges are meant, False if links are given."""
+        """Raises AgreementError unless all ranks have links of the same relations. ``all_edges``:
+        by relation, True if the links are all edges, False if they are given."""
 
     def all_edges(self, graph: Any, relation: Relation) -> RelationLinks:
-        """Returns the edges of a relation that are here, as links; collective over ranks."""
+        """Returns the edges of a relation that this process holds, as links."""
         return RelationLinks(relation, graph.in_edges(relation).edge_list())
 
     def plan(self, graph: Any, times: Any, wanted: WantedNegatives) -> Planned:
-        """Plans the negatives; collective over ranks."""
+        """Plans how negatives are drawn."""
         first = None if times is None or not wanted.sampling else first_times(times, graph)
         plans = {
             relation: negative_plan(one, relation, graph, first, wanted.rules.exclude_existing)
@@ -366,8 +367,8 @@ class InputRequest(Protocol[InputsT]):
     """The nodes or links that a user asks a loader for."""
 
     def inputs(self, sampled: LoaderGraph) -> InputsT:
-        """Returns the inputs, checked; collective. Raises TypeError, ValueError or IndexError if
-        they do not fit the graph."""
+        """Returns the checked seed nodes or links; collective over ranks. Raises TypeError,
+        ValueError or IndexError if they do not fit the graph."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -410,7 +411,8 @@ class LinkRequest:
         return LinkInputs(parts, seeder, names)
 
     def for_pyg(self) -> NegativeSampling | None:
-        """Returns PyG's description of the negatives; None for none, or if it is by edge type."""
+        """Returns PyG's description of the negatives; None without any, or where edge types
+        differ."""
         if self.ratio:
             return NegativeSampling("binary", self.ratio)
         return None if _is_by_type(self.sampling) else _cast(self.sampling)
@@ -418,8 +420,8 @@ class LinkRequest:
     def _negatives(
         self, graph: GraphShape, links: Sequence[RelationLinks]
     ) -> tuple[list[RelationLinks], dict[Relation, NegativeSampling]]:
-        """Returns the links with what their negatives need, and PyG's description of the negatives
-        of each relation that gets drawn ones."""
+        """Returns the links with given or in-batch negatives attached, and PyG's description of
+        drawn negatives by relation."""
         relations = {one.relation: None for one in links}
         named = dict.fromkeys(relations, self.sampling)
         if self.ratio:
@@ -451,7 +453,7 @@ _MOST_EDGES = 1 << 31
 
 
 def _check_edges(links: RelationLinks, paired: Tensor | None) -> None:
-    """Raises IndexError unless links have ids that edges can have, and reverses are known."""
+    """Raises IndexError unless ``input_id`` holds edge ids of the relation, with known reverses."""
     ids = torch.arange(len(links)) if links.input_id is None else links.input_id
     most = _MOST_EDGES if paired is None else paired.numel()
     check_range(f"input_id of {links.relation}, the ids of edges that are left out,", ids, most, "edges")
@@ -509,8 +511,9 @@ _LINKS = 1 << 16
 
 
 def links_sum(index: Tensor, position: Tensor | None = None) -> int:
-    """Returns the sum of the digests of links, modulo 2**64. ``index``: [2, n] int64, sources above
-    targets. ``position``: [n] int64, the positions among all links; None for 0, 1, and so on."""
+    """Returns an order-independent digest: the sum of the links' digests modulo 2**64. ``index``:
+    [2, n] int64, sources above targets. ``position``: [n] int64, positions among all links; None
+    for 0 to n - 1."""
     total = 0
     for begin in range(0, index.size(1), _LINKS):
         source, target = index[:, begin : begin + _LINKS]
@@ -521,7 +524,7 @@ def links_sum(index: Tensor, position: Tensor | None = None) -> int:
 
 
 def described(values: Tensor) -> list[Any]:
-    """Returns the type, the shape and the digest of a tensor's values, which JSON can hold."""
+    """Returns the dtype, the shape and the digest of a tensor, for JSON."""
     data = values.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
     words = torch.nn.functional.pad(data, (0, -data.numel() % 8)).view(torch.int64)
     return [str(values.dtype), list(values.shape), digest_text(minibatch_key(words))]

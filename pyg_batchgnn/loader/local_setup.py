@@ -18,9 +18,8 @@ from pyg_batchgnn.loader.link_inputs import LinkPlace
 from pyg_batchgnn.loader.options import Export, Features, LoaderOptions, has_edge_attributes
 from pyg_batchgnn.loader.pipeline import Pipeline
 from pyg_batchgnn.loader.position import Order, order_of
-from pyg_batchgnn.loader.prefetch import World
 from pyg_batchgnn.loader.schedule import DrawnOrder, DrawnSchedule, GlobalSchedule, StepShape
-from pyg_batchgnn.loader.setup import Setup
+from pyg_batchgnn.loader.setup import Setup, World
 from pyg_batchgnn.loader.source import (
     DataSource,
     Source,
@@ -108,7 +107,8 @@ class LocalSetup(Setup):
         self.pipeline.look_ahead = self._look_ahead
 
     def _macrobatch_sampler(self, data: Any) -> MacrobatchSampler:
-        """Makes a sampler of 32-bit CSC, with edge ids only if an edge attribute needs them."""
+        """Makes a sampler with 32-bit node ids, and edge ids only if an edge attribute needs
+        them."""
         made: MacrobatchSampler = self.node_sampler.macrobatch
         if self.options.export is Export.PYG:
             return made.with_plan(made.plan, Layout.CSC) if self._on_device else made
@@ -118,13 +118,15 @@ class LocalSetup(Setup):
         return made.with_plan(plan, Layout.CSC)
 
     def _reading_edges(self, sampler: MacrobatchSampler, loader: NodeLoader) -> MacrobatchSampler:
-        """Returns a sampler that reads edges from files if they are mapped, do not fit the budget,
-        and the page cache cannot hold them beside it."""
-        budget, edges = self._disk_budget(loader), self.graph.relations
+        """Returns a sampler that reads edges from their files if they are mapped and fit neither
+        the memory budget nor, beside it, the page cache. Else returns the sampler as it is."""
+        edges = self.graph.relations
         arrays = [one for each in edges for one in (each.indptr, each.indices, each.edge_ids)]
         known = [one for one in arrays if one is not None]
-        size = sum(one.nbytes for one in known)
-        if budget is None or size <= budget or not any(are_mapped(known)) or cache_holds(size, budget):
+        if not self._reads_files(loader) or not any(are_mapped(known)):
+            return sampler
+        size, budget = sum(one.nbytes for one in known), self._budget()
+        if size <= budget or cache_holds(size, budget):
             return sampler
         from pyg_batchgnn.sample import DiskSampler
 
@@ -169,7 +171,7 @@ class LocalSetup(Setup):
         return fetcher or SourceFetcher(source, graph), exporter
 
     def _from_disk(self, source: DataSource) -> Fetcher | None:
-        """Makes what reads tables that do not fit memory from their files; None if all fit."""
+        """Returns the fetcher of tables in mapped files that do not fit memory; None if all fit."""
         rows = None if source.mapped is None else source.mapped.rows
         if source.mapped is None or rows is None:
             return None
@@ -190,21 +192,24 @@ class LocalSetup(Setup):
         options = LoaderOptions(export=own.export, features=features, attributes=own.attributes)
         aggregates = {} if cache is None else cached_tables(cache, data, graph)
         if isinstance(data, (Data, HeteroData)):
-            return DataSource(data, graph.schema, options, aggregates, self._disk_budget(loader))
+            budget = self._budget if self._reads_files(loader) else None
+            return DataSource(data, graph.schema, options, aggregates, budget)
         return StoreSource(data[0], graph, options, aggregates, loader.custom_cls)
 
-    def _disk_budget(self, loader: NodeLoader) -> int | None:
-        """Returns the bytes that the loader may take if tables lie in mapped files. None leaves
-        these to the system: the user wants them in place, or other processes read them."""
-        if self.options.features is Features.IN_PLACE or loader.num_workers:
-            return None
+    def _reads_files(self, loader: NodeLoader) -> bool:
+        """Returns whether the loader reads mapped files itself. Otherwise the system does: the user
+        wants tables in place, or other processes read them."""
+        return self.options.features is not Features.IN_PLACE and not loader.num_workers
+
+    def _budget(self) -> int:
+        """Returns the bytes that the loader may take if tables lie in mapped files."""
         return self.options.memory_budget or FOR_THREADS * free_bytes()
 
 
 def cache_holds(size: int, budget: int) -> bool:
-    """Returns whether the page cache holds files of edges beside the budget. Then their mapping
-    costs each page once. Reading costs a block for nearly every pick, in each hop of each
-    macrobatch, and takes no memory but the budget."""
+    """Returns whether the page cache holds ``size`` bytes of edges beside ``budget`` bytes. If so,
+    mapped edges are read once a page. Direct reads take a block for almost every pick, in each hop
+    of each macrobatch, but no memory beyond the budget."""
     return size <= _CACHED * (machine.memory().available - budget)
 
 
@@ -239,7 +244,7 @@ def _native_cost(pipeline: Pipeline, biggest: SampledMinibatch) -> AttributeCost
 
 
 def _cost_on_disk(source: DataSource, export: Export, biggest: SampledMinibatch) -> AttributeCost:
-    """Returns what attributes take beside blocks of rows in files. Nothing is read."""
+    """Returns the memory of attributes without the blocks of rows from files. Nothing is read."""
     schema, counts = biggest.schema, [one.node.numel() for one in biggest.nodes]
     if export is Export.NATIVE:
         rows = (source.row_bytes(group) for group in schema.node_groups)

@@ -15,8 +15,7 @@ from pyg_batchgnn.loader.link_inputs import LinkRequest, UserLinks
 from pyg_batchgnn.loader.local_setup import LocalSetup
 from pyg_batchgnn.loader.node_inputs import NodeRequest
 from pyg_batchgnn.loader.options import LoaderOptions, Size, is_partitioned, refuse_unknown
-from pyg_batchgnn.loader.prefetch import World
-from pyg_batchgnn.loader.setup import Setup, check_together
+from pyg_batchgnn.loader.setup import Setup, World, check_together
 from pyg_batchgnn.loader.shell import MacrobatchShell
 from pyg_batchgnn.sample import (
     NEIGHBOR_CAP,
@@ -48,7 +47,8 @@ def _setup(data: Any, choice: NeighborChoice, sampler: Any, options: LoaderOptio
 class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
     """A `NeighborLoader` that makes its minibatches in macrobatches (BatchGNN, section 3).
 
-    It takes what PyG's `NeighborLoader` takes and yields what it yields. A minibatch is a pure
+    A macrobatch is many minibatches that are sampled, and whose rows are read, together. The
+    loader takes what PyG's `NeighborLoader` takes and yields what it yields. A minibatch is a pure
     function of (graph, fanouts, seed, epoch, its seed nodes): the number of threads, workers and
     the sizes below change speed and memory, never a bit.
 
@@ -71,7 +71,7 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
         replace: sample with replacement.
         subgraph_type: "directional", "bidirectional" or "induced"; native batches are not
             bidirectional.
-        disjoint: every seed gets a subgraph of its own; so it is with times.
+        disjoint: every seed gets a subgraph of its own, as always in sampling by time.
         temporal_strategy: "uniform" or "last", among the neighbours that a seed's time allows.
         time_attr: the attribute of nodes or of edges, or of both, that holds int64 times.
             Neighbours are not younger than the seed.
@@ -84,9 +84,9 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
         labor: "hop", "layers" or "epoch" lets the destinations of a minibatch pick the same sources
             where they can, so that it has fewer distinct nodes: half of them on many graphs
             (docs/concepts/labor.md says which strength shares what). None: each picks by itself.
-        freeze: the time after which nothing is sampled, whatever the seed's own time is. A
-            neighbour is allowed if it is later than neither. Seeds are there anyway, and keep their
-            times in the batch; the counter ``frozen_seeds`` of `stats` counts those that are later.
+        freeze: a time for all seeds: neighbours are later neither than their seed nor than this.
+            Seeds may be later. They keep their times in the batch, and the counter
+            ``frozen_seeds`` of `stats` counts them.
         tokens: K, for graph transformers: with times or ``disjoint`` a batch has the first K nodes
             around each seed, breadth first, as [S, K] tensors with a mask, in ``batch.tokens``
             (`pyg_batchgnn.sample.Tokens`). None: there are none.
@@ -261,9 +261,9 @@ class MacrobatchHGTLoader(MacrobatchShell, HGTLoader):
             dict of lists by type. -1 samples all candidates.
         input_nodes: "type", ("type", nodes) with None, a mask or ids, or a dict of several types.
             In a ``Data`` a mask, ids, or None for all nodes.
-        is_sorted: ignored; edges that are sorted are used where they lie.
-        neighbor_cap: at most this many in-edges of a node count in a relation. If a node has more,
-            those that count are drawn once per minibatch. None for no cap.
+        is_sorted: ignored; the loader finds out itself.
+        neighbor_cap: at most this many in-edges of a node are considered in each relation, drawn
+            once per minibatch. None considers all.
         **kwargs: those of ``torch.utils.data.DataLoader``, and ``input_id``.
 
     The other arguments are as in `MacrobatchNeighborLoader`, and so are epochs, `set_epoch` and
@@ -366,23 +366,23 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
             links are visited as one list, in the order of the dict.
         edge_label: a label for each link; a dict by edge type for several.
         edge_label_time: [n] int64, the time of each link; likewise.
-        neg_sampling: PyG's `NegativeSampling` in any of its forms, or [n, k] node ids: the targets
-            that each link is to be told from, as triplets; or "in-batch": those of the other links
-            of the minibatch, for `pyg_batchgnn.nn.in_batch_loss`. A dict by edge type for several.
+        neg_sampling: PyG's `NegativeSampling` in any of its forms; or [n, k] node ids, the negative
+            targets of each link, as triplets; or "in-batch", the targets of the minibatch's other
+            links, for `pyg_batchgnn.nn.in_batch_loss`. A dict by edge type for several.
         neg_sampling_ratio: binary negatives per link.
         neighbor_sampler: a `PygNeighborSampler`, whose graph, plan and seed are then used, and of a
             `PygLinkSampler` also its ``exclude_existing`` and ``exclude_seed_edges``.
-        exclude_existing: True for negatives that are no edges of the links' relation.
-        exclude_seed_edges: True leaves the edges between the ends of a minibatch's links out of
-            what is sampled, parallel edges included; "reverse" leaves their reverses out as well,
-            and a dict says in which edge type those are. "edges" leaves out the links alone, which
-            are the edges that ``input_id`` names (unset, links are all edges in their order), and
-            the edge of the same id in the reverse edge type; ("edges", ids) gives the id of the
-            reverse of each edge, [E] int64, -1 for none.
-        late_negatives: what is done if links are earlier than every node of an end's type, so that
-            no negative exists at their time. "warn" takes the earliest node, as PyG does, and says
-            so once; such negatives are later than their link, and the counter ``late_negatives`` of
-            `stats` counts them. "raise" refuses such links when the loader is made.
+        exclude_existing: True draws only negatives that are no edges of the links' relation.
+        exclude_seed_edges: the edges that sampling must not pick. False: none. True: every edge
+            from the source to the target of a link of the minibatch. "reverse": their reverses too;
+            a dict gives the edge type of the reverses. "edges": only the edges with the ids in
+            ``input_id`` (unset, links are all edges in order), and those of the same ids in the
+            reverse edge type. ("edges", ids): as "edges", with the id of the reverse of each edge,
+            [E] int64, -1 for none.
+        late_negatives: the choice for links that are earlier than every node of an end's type, so
+            that no negative exists at their time. "warn": the earliest node, as in PyG, with one
+            warning; the counter ``late_negatives`` of `stats` counts such negatives. "raise": an
+            error when the loader is made.
         time_window: how much older than its link a neighbour may be, in the unit of the times.
         labor, freeze: as in `MacrobatchNeighborLoader`; negatives are not later than ``freeze``
             either.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class StepInputs:
-    """The inputs of one minibatch."""
+    """The seeds, and the links if there are any, that one minibatch begins with."""
 
     seeds: Seeds  # the seeds, as the sampler takes them
     input_id: Tensor  # [S] int64, what PyG calls the seeds in ``input_id``
@@ -49,7 +49,7 @@ class GraphShape(Protocol):
 
 
 class LoaderGraph(Protocol):
-    """The graph of a loader, and the rules by which it is sampled."""
+    """The graph that a loader samples, and the rules of sampling."""
 
     graph: GraphShape
     times: GraphTimes | None  # None if sampling is not temporal
@@ -77,9 +77,9 @@ class TypeInputs:
 
 
 class NodeInputs:
-    """The input nodes of a loader, one type after the other. ``parts``: the input nodes by type, in
-    the user's order. All have times or none. ``times``: the nodes' own times, which seeds have
-    where the user gives none; None if sampling is not temporal."""
+    """The seed nodes of a loader, one type after the other. ``parts``: by type, in the user's
+    order; all have times or none. ``times``: the nodes' own times, for seeds to which the user
+    gives none; None if sampling is not temporal."""
 
     excluding = False
 
@@ -96,7 +96,7 @@ class NodeInputs:
         self.types = tuple(schema.type_number(part.name) for part in self.parts)
 
     def with_times(self, times: GraphTimes) -> NodeInputs:
-        """Returns the same input nodes for sampling by time; collective over ranks."""
+        """Returns the same seed nodes for temporal sampling; collective over ranks."""
         own = times.of_inputs(self.untimed)
         inputs = NodeInputs(self._schema, self.parts, own, self._names)
         inputs.step(SeedStep.of(torch.empty(0, dtype=torch.int64)))  # raises here if seeds have no time
@@ -113,7 +113,7 @@ class NodeInputs:
         return [self.step(step) for step in item.steps]
 
     def step(self, step: SeedStep) -> StepInputs:
-        """Returns the inputs of one minibatch. Seeds of one type stay in the order of positions."""
+        """Returns the seeds of one minibatch. Those of one type keep the order of ``step``."""
         places = self._places.within(step.positions)
         nodes = {part.name: part.node[at] for part, at in zip(self.parts, places, strict=True)}
         given = [part.time[at] for part, at in zip(self.parts, places, strict=True) if part.time is not None]
@@ -128,7 +128,7 @@ class NodeInputs:
 
     @property
     def untimed(self) -> dict[Group, Tensor]:
-        """The input nodes without times of their user, by group."""
+        """The seed nodes for which the user gave no times, by group."""
         groups = self._schema.node_groups
         parts = zip(self.types, self.parts, strict=True)
         return {groups[number]: part.node for number, part in parts if part.time is None}
@@ -137,14 +137,14 @@ class NodeInputs:
         return torch.tensor(self.types)[self._places.parts_of(positions)]
 
     def by_type(self, positions: Tensor) -> Tensor:
-        """Returns positions by node type in the order of the schema, else in their order."""
+        """Returns positions sorted stably by the node type of their seeds."""
         if len(self.parts) == 1:
             return positions
         return positions[torch.argsort(self.type_of(positions), stable=True)]
 
     def for_pyg(self) -> dict[str, Any]:
-        """Returns the arguments of PyG's `NodeLoader` that describe the input nodes. PyG knows
-        seeds of one type only. Seeds of several types go under the first one's name."""
+        """Returns the arguments that describe the seed nodes for PyG's `NodeLoader`, which knows
+        one type: seeds of several are listed under the first one's name."""
         first, nodes = self.parts[0], self.node
         given = [part.time for part in self.parts if part.time is not None]
         return {
@@ -165,13 +165,10 @@ class NodeInputs:
         return found
 
     def _own_times(self, nodes: dict[str, Tensor]) -> Tensor | None:
-        if self._times is None:
+        times, groups, number = self._times, self._schema.node_groups, self._schema.type_number
+        if times is None:
             return None
-        times = self._times
-        groups = self._schema.node_groups
-        return torch.cat(
-            [times.of_seeds(groups[self._schema.type_number(name)], node) for name, node in nodes.items()]
-        )
+        return torch.cat([times.of_seeds(groups[number(name)], node) for name, node in nodes.items()])
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,7 +202,7 @@ class NodeRequest:
         return inputs if sampled.times is None else inputs.with_times(sampled.times)
 
     def _by_type(self, schema: Schema) -> dict[str, NodeRequest]:
-        """Returns what was given as "type", ("type", None | mask | ids), or a dict of such."""
+        """Returns the request by node type, from "type", ("type", None | mask | ids), or a dict."""
         if not isinstance(self.nodes, Mapping):
             name, nodes = _type_and_nodes(self.nodes, schema)
             return {name: NodeRequest(nodes, self.ids, self.times)}
@@ -239,9 +236,10 @@ def _type_and_nodes(nodes: Any, schema: Schema) -> tuple[str, Any]:
 def by_key(
     name: str, given: Any, keys: Collection[Any], whose: str, kind: str, of: Callable[[Any], Any] = str
 ) -> dict[Any, Any]:
-    """Returns values by node type or edge type. Raises TypeError or ValueError if they are no dict,
-    or name another type, or times are missing. ``whose``: the argument that named ``keys``.
-    ``kind``: what these are. ``of``: finds the key that a name stands for."""
+    """Returns a user's dict by node type or edge type, with checked keys. Raises TypeError if
+    ``given`` is no dict, ValueError for an unknown key or missing times. ``whose``: the argument
+    that ``keys`` come from. ``kind``: "node type" or "edge type", for errors. ``of``: turns a key
+    of the user's into one of ``keys``."""
     if given is None:
         return {}
     if not isinstance(given, Mapping):
@@ -275,8 +273,8 @@ def as_array(what: str, given: Any, empty: torch.dtype | None = None) -> Tensor:
 
 
 def aligned(name: str, given: Any, count: int, what: str) -> Tensor | None:
-    """Returns a user's values, one for each of ``count`` nodes or links; None stays None. Labels
-    may have further dimensions, and times must be int64."""
+    """Returns a user's values as a tensor [count, ...], one for each node or link; None stays None.
+    Times must be int64."""
     if given is None:
         return None
     values = as_array(name, given)
@@ -292,8 +290,8 @@ def aligned(name: str, given: Any, count: int, what: str) -> Tensor | None:
 
 
 def _node_ids(what: str, given: Any, num_nodes: int) -> tuple[Tensor, Tensor | None]:
-    """Returns node ids, and ``input_id`` if it does not hold positions. For a mask ``input_id``
-    holds the node ids, as PyG has it."""
+    """Returns node ids, and ``input_id`` where it differs from the positions: for a mask it holds
+    the node ids, as in PyG."""
     nodes = as_array(what, given, torch.int64)
     if nodes.dtype is torch.bool:
         if list(nodes.shape) != [num_nodes]:
@@ -313,7 +311,8 @@ def _node_ids(what: str, given: Any, num_nodes: int) -> tuple[Tensor, Tensor | N
 
 
 class Places:
-    """The positions of inputs of several types, one type after the other."""
+    """Maps positions in a loader's input, where the seeds of one type follow those of another, to
+    positions within each type."""
 
     def __init__(self, parts: Sequence[Sized]) -> None:
         self._ends = torch.tensor([0, *map(len, parts)]).cumsum(0)
@@ -322,8 +321,8 @@ class Places:
         return int(self._ends[-1])
 
     def within(self, positions: Tensor) -> list[Tensor]:
-        """Returns the positions [n] within each type's inputs, in their order. Raises IndexError if
-        there is no such position."""
+        """Returns for each type the positions within it, of those given, in their order. Raises
+        IndexError for a position that is not there."""
         check_range("the minibatch", positions, len(self), "positions of the loader's inputs")
         parts = self._ends.numel() - 1
         if parts == 1:
@@ -332,7 +331,7 @@ class Places:
         return [positions[number == one] - self._ends[one] for one in range(parts)]
 
     def parts_of(self, positions: Tensor) -> Tensor:
-        """Returns the number of the part that each position belongs to, [n] int64."""
+        """Returns [n] int64, the index of the type that each position belongs to."""
         return torch.searchsorted(self._ends[1:], positions, right=True)
 
 
@@ -345,8 +344,8 @@ class OwnPositions:
     sum: int  # the sum of the digests of all links; see `links_sum`
 
     def column(self, at: Tensor) -> Tensor:
-        """Returns which of this rank's links are at some positions. Raises IndexError if a link is
-        an edge of another rank."""
+        """Returns the columns of this rank's links at positions ``at`` [n] int64. Raises IndexError
+        if one is an edge that another rank holds."""
         column = torch.searchsorted(self.position, at)
         found = torch.cat([self.position, torch.tensor([-1])])[column] == at
         if not bool(found.all()):

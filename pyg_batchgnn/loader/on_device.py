@@ -162,14 +162,14 @@ class DeviceRows:
             self._tally.add(tally)
 
     def take_tally(self) -> BusTally:
-        """Returns what was counted since it was asked for last."""
+        """Returns the rows and bytes counted since the last call."""
         with self._lock:
             taken, self._tally = self._tally, BusTally()
             return taken
 
 
 def seeds_of(inputs: Any, graph: TypedGraph) -> list[tuple[int, Tensor]]:
-    """Returns the nodes that a loader's minibatches are made of, by number of their type."""
+    """Returns (type index, node ids) of the seeds from which a loader's minibatches are made."""
     schema = graph.schema
     if isinstance(inputs, NodeInputs):
         return [(number, part.node) for number, part in zip(inputs.types, inputs.parts, strict=True)]
@@ -182,8 +182,8 @@ def seeds_of(inputs: Any, graph: TypedGraph) -> list[tuple[int, Tensor]]:
 
 
 class DeviceGatherer(Gatherer):
-    """Selects rows on the device, and those that only the CPU can select there. ``twins``: the node
-    and edge ids on the host, by ``id`` of those on the device."""
+    """Selects rows on the device, or on the CPU where only it can. ``twins``: node and edge ids on
+    the host, by the ``id`` of the tensor on the device."""
 
     def __init__(
         self,
@@ -219,7 +219,7 @@ class DeviceGatherer(Gatherer):
         return edge_index
 
     def _by_cpu(self, value: Any, index: Tensor, dim: int) -> Any:
-        """Selects what is no dense table, and copies that."""
+        """Selects on the CPU from a value that is no dense table, and copies the result."""
         out = super().__call__(value, index.cpu(), dim)
         if not isinstance(out, Tensor):
             return out.to(self._lane.device) if hasattr(out, "to") else out
@@ -331,8 +331,8 @@ class RowsExporter:
 
 
 class MinibatchExporter:
-    """Sends a minibatch with its attributes to the device, and makes its batch of it there.
-    ``gathers``: True if attributes are gathered on the host first, as their tables stay there."""
+    """Sends a minibatch and its attributes to the device, and makes the batch there. ``gathers``:
+    True gathers attributes on the host first, since their tables stay there."""
 
     def __init__(
         self, stage: DeviceStage, inner: Exporter, bounds: tuple[int, int], gathers: bool = False
@@ -367,8 +367,8 @@ class MinibatchExporter:
             return stage.finished(exported.batch, counters)
 
     def _ready(self, attributes: Mapping[Group, AttributeRows]) -> dict[Group, AttributeRows]:
-        """Gathers the minibatch's own rows where its tables do not travel. These are tables in
-        their places, and blocks of a fetch group that are too large."""
+        """Gathers the minibatch's rows on the host if their table is not sent: the user's own
+        tensors, and blocks that are too large."""
         stage, gathers = self._stage, self._gathers
         blocks = [one for one in attributes.values() if one.placement is Placement.BLOCK]
         size = sum(as_stored(table).nbytes for one in blocks for table in one.tables.values())
@@ -397,7 +397,7 @@ class MinibatchExporter:
 
 
 class BatchExporter:
-    """Sends PyG batches to the device that the CPU has put together."""
+    """Sends PyG batches that were made on the CPU to the device."""
 
     def __init__(self, stage: DeviceStage, inner: GatheringExporter) -> None:
         self.inner, self._stage = inner, stage

@@ -64,7 +64,7 @@ class MappedTables:
         return found if found._mapped else None
 
     def check(self) -> None:
-        """Raises ValueError if a table was written to, in this process, since it was looked at."""
+        """Raises ValueError if this process has written to a table since the loader was made."""
         for one in self._mapped.values():
             if is_written(_as_tensor(one.value)):
                 _, name = one.places[0]
@@ -75,16 +75,16 @@ class MappedTables:
                 )
 
     def held(self, value: Any) -> Any:
-        """Returns the copy of a table that is held in memory, and anything else as it is."""
+        """Returns the copy in memory of a table that is held whole; any other value as it is."""
         found = self._mapped.get(id(value))
         return value if found is None or found.held is None else found.held
 
     def like(self, group: Group, tables: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Returns rows of tables that are read from files, by name; codes with their scales."""
+        """Gives rows that were read from files, by name, the scales and offsets of int8 codes."""
         return {name: ops.rows_like(self._on_disk[group, name].value, rows) for name, rows in tables.items()}
 
     def places(self, value: Any) -> Sequence[tuple[Group, str]]:
-        """Returns the groups and the names of a table that is read from its file; else none."""
+        """Returns (group, name) of each attribute that is this table, if its file is read."""
         found = self._mapped.get(id(value))
         return () if found is None or found.held is not None else found.places
 
@@ -99,7 +99,7 @@ class _Mapped:
 
 
 def disk_table(value: Any) -> DiskTable | None:
-    """Returns where a tensor or an array lies in a mapped file; None if it does not."""
+    """Returns the place of a tensor or an array in a mapped file; None if it is not mapped."""
     value = _as_tensor(ops.as_stored(value))
     if type(value) not in (Tensor, torch.nn.Parameter) or value.device.type != "cpu" or value.requires_grad:
         return None
@@ -126,9 +126,8 @@ def unit_of(group: FetchGroup) -> Unit:
 def wanted_ids(
     rows: DiskRows, minibatches: Sequence[SampledMinibatch], num_nodes: Sequence[int]
 ) -> tuple[dict[Group, Tensor], dict[Group, list[Tensor]]]:
-    """Finds the distinct nodes and edges of some minibatches whose rows lie in files. Returns by
-    group, [n] int64, ascending; and by group the place of each minibatch's nodes or edges among
-    them."""
+    """Returns the distinct nodes and edges of some minibatches whose rows lie in files: by group
+    the ids, [n] int64, ascending; and by group, for each minibatch, the places of its own."""
     ids, places = {}, {}
     schema = minibatches[0].schema
     for number, group in enumerate(schema.node_groups):
@@ -146,8 +145,8 @@ def wanted_ids(
 
 
 class DiskFetcher:
-    """Reads the rows of tables in files when a macrobatch is prepared. ``source``: a `DataSource`
-    that has the other attributes, as they are then; None leaves them out."""
+    """Reads rows of tables in files when a macrobatch is prepared. ``source``: a `DataSource` with
+    the attributes in memory, which are gathered at the same time; None leaves them out."""
 
     def __init__(
         self, tables: MappedTables, rows: DiskRows, num_nodes: Sequence[int], source: Any = None
@@ -176,7 +175,7 @@ class DiskFetcher:
     def _like(
         self, group: Group, rows: Mapping[str, Tensor], beside: Mapping[str, Tensor]
     ) -> dict[str, Tensor]:
-        """Returns rows by name, those of codes with their scales and offsets."""
+        """Returns rows by name, with the scales and offsets of int8 codes."""
         of_files = {name: one for name, one in rows.items() if name not in beside}
         return {
             **self._tables.like(group, of_files),
@@ -186,7 +185,7 @@ class DiskFetcher:
 
 @dataclass(eq=False)
 class Continuation:
-    """The next epoch, which is told bit by bit while this one is trained."""
+    """Lists the rows of the next epoch, a share at a time, while this one is trained."""
 
     epoch: int  # this epoch
     turn: int  # the macrobatch before which all must be told, as the sweeps reach the next epoch
@@ -197,7 +196,8 @@ class Continuation:
 
 
 class LookAhead:
-    """Tells the rows of the units to come, which are sampled once more for it."""
+    """Samples fetch groups ahead to list the rows that they will need. They are sampled a second
+    time when their batches are made."""
 
     def __init__(self, tables: MappedTables, rows: DiskRows, num_nodes: Sequence[int]) -> None:
         self.rows, self._tables, self._num_nodes = rows, tables, num_nodes
@@ -207,11 +207,11 @@ class LookAhead:
 
     @property
     def string_bytes(self) -> int:
-        """The bytes that the list of an epoch's accesses may take in memory."""
+        """The bytes of memory that the list of an epoch's rows may take."""
         return int(self.budget * _STRING)
 
     def add(self, string: AccessString, group: FetchGroup) -> None:
-        """Adds the nodes of a fetch group, whose minibatches have no attributes yet."""
+        """Adds the nodes of a fetch group to the list."""
         ids = {}
         for number, name in enumerate(group.minibatches[0].schema.node_groups):
             if name in self.rows.tables:
@@ -220,11 +220,10 @@ class LookAhead:
         string.append(unit_of(group), ids)
 
     def check(self) -> None:
-        """Raises ValueError if a table was written to since it was looked at."""
         self._tables.check()
 
     def before(self, item: WorkItem) -> None:
-        """Tells a share of the next epoch before a macrobatch of this one is prepared."""
+        """Lists a share of the next epoch before a macrobatch of this one is prepared."""
         told = self.continuation
         if told is None or told.epoch != item.epoch or item.number < 0:
             return
@@ -236,13 +235,13 @@ class LookAhead:
             self.rows.extend(told.string)
 
     def reach(self, groups: int) -> int:
-        """Returns the macrobatches of ``groups`` fetch groups that the longest sweep takes."""
+        """Returns how many macrobatches of ``groups`` fetch groups the longest sweep takes."""
         return -(-max(self.rows.periods.values(), default=0) // groups)
 
 
 class BlockReader:
-    """Reads the rows of one PyG batch: those of mapped tables out of blocks. ``minibatch``: what
-    the batch is made of, with its blocks; None reads from the files."""
+    """Reads the rows of one PyG batch. ``minibatch``: has blocks with the rows of mapped tables;
+    None reads their files."""
 
     def __init__(self, tables: MappedTables, minibatch: Minibatch | None) -> None:
         self._tables, self._minibatch = tables, minibatch
@@ -252,8 +251,8 @@ class BlockReader:
         return self._tables.held(value)
 
     def read(self, value: Any, index: Tensor) -> tuple[Tensor, Tensor] | None:
-        """Reads the rows of a table from its file; None for a table that is not read from one.
-        Returns a table in memory that has these rows, and the row in it of each."""
+        """Reads rows [n] of a table from its file. Returns a table in memory that holds them and
+        the index of each row in it; None if the table is not read from a file."""
         places = self._tables.places(value)
         if not places:
             return None
@@ -269,7 +268,7 @@ class BlockReader:
         return self._tables.like(group, found[group].tables)[name], at
 
     def _are_own(self, group: Group, index: Tensor) -> bool:
-        """Returns whether an index is that of the minibatch's nodes or edges. A user's hook may ask
+        """Returns whether an index is the minibatch's own nodes or edges. A user's function may ask
         for others."""
         assert self._minibatch is not None
         schema = self._minibatch.schema

@@ -44,14 +44,14 @@ class Export(enum.Enum):
 
 
 def _number(unit: str, least: int) -> Any:
-    """A field for a number or None. ``unit``: "bytes" takes a text, too."""
+    """A field for an integer or None. With ``unit`` "bytes" a text such as "2GiB" is taken, too."""
     return field(default=None, metadata={"unit": unit, "least": least})
 
 
 @dataclass(frozen=True)
 class LoaderOptions:
-    """The arguments that a loader adds to PyG's, checked. Over ranks all must give the same, but
-    for those in `_OWN`."""
+    """The checked arguments that a loader has beside PyG's. All ranks must give the same values,
+    except for the fields in `_OWN`."""
 
     macrobatch_size: Size = "auto"  # B; "all" of an epoch
     fetch_size: Size = "auto"  # F; "all" of a macrobatch
@@ -76,7 +76,7 @@ class LoaderOptions:
 
     @classmethod
     def of(cls, **given: Any) -> LoaderOptions:
-        """Takes the fields as users give them: names, texts, and integers of NumPy or torch."""
+        """Converts the fields from what users give: names, texts, integers of NumPy or torch."""
         return cls(**given)
 
     def __post_init__(self) -> None:
@@ -110,8 +110,8 @@ class LoaderOptions:
         raise_first(self._conflicts())
 
     def chosen(self, names: Iterable[str]) -> list[str]:
-        """Returns the names of attributes that native batches carry among ``names``. Raises
-        ValueError if the user wants one that is not there."""
+        """Returns which of these attribute names native batches carry. Raises ValueError if the
+        user asks for one that is not among them."""
         known = list(names)
         if self.attributes is None:
             return known
@@ -123,7 +123,7 @@ class LoaderOptions:
         return [name for name in known if name in self.attributes]
 
     def agreed(self) -> dict[str, Any]:
-        """Returns what ranks must give alike, as JSON can hold it."""
+        """Returns the values that all ranks must share, for JSON."""
         cache = self.aggregation_cache
         return {
             **{one.name: getattr(self, one.name) for one in fields(self) if one.name not in _OWN},
@@ -169,7 +169,7 @@ _OWN |= {"device_cache", "pinned_memory", "schedule"}
 
 
 def raise_first(conflicts: Iterable[tuple[Any, str]], end: str = "") -> None:
-    """Raises ValueError with the text of the first pair whose first entry is true."""
+    """Raises ValueError with the first text whose condition is true."""
     for is_given, text in conflicts:
         if is_given:
             raise ValueError(text + end)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -26,7 +27,7 @@ from pyg_batchgnn.loader.node_inputs import StepInputs
 from pyg_batchgnn.loader.options import LoaderOptions, is_partitioned
 from pyg_batchgnn.loader.prefetch import drain
 from pyg_batchgnn.loader.schedule import WorkItem
-from pyg_batchgnn.loader.stats import LoaderCounters, StatsBook, disk_counts, edge_counts, sampling_counters
+from pyg_batchgnn.loader.stats import LoaderCounters, LoaderStats, disk_counts, edge_counts, sampling_counters
 from pyg_batchgnn.sample import (
     MacrobatchSampler,
     MacrobatchSeeds,
@@ -54,9 +55,36 @@ def immediately(work: Callable[[], T]) -> T:
     return work()
 
 
+class StatsBook:
+    """Collects counters. A macrobatch's account opens when it is sampled and grows as its
+    minibatches are exported, with prefetching on another thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._last = LoaderCounters()
+        self._total = LoaderCounters()
+
+    def __reduce__(self) -> tuple[type[StatsBook], tuple[()]]:
+        return StatsBook, ()  # a worker process starts a book of its own
+
+    def open(self, counters: LoaderCounters) -> None:
+        with self._lock:
+            self._last = dataclasses.replace(counters)
+            self._total.add(counters)
+
+    def add(self, counters: LoaderCounters) -> None:
+        with self._lock:
+            self._last.add(counters)
+            self._total.add(counters)
+
+    def snapshot(self) -> LoaderStats:
+        with self._lock:
+            return LoaderStats(dataclasses.replace(self._last), dataclasses.replace(self._total))
+
+
 class Pipeline:
-    """Makes batches: samples, fetches and exports macrobatches. Over ranks this is collective:
-    every rank makes the same macrobatches, each its own share."""
+    """Makes batches: samples, fetches and exports macrobatches. Over ranks this is collective: all
+    ranks make the same macrobatches, and each rank its own minibatches of them."""
 
     def __init__(
         self,
@@ -74,7 +102,7 @@ class Pipeline:
         self.book = StatsBook()
 
     def sample(self, item: WorkItem) -> list[SampledMinibatch]:
-        """Samples a macrobatch and opens its account."""
+        """Samples a macrobatch and begins to count its work."""
         if self.look_ahead is not None:
             self.look_ahead.before(item)
         begin = time.perf_counter()
@@ -87,7 +115,7 @@ class Pipeline:
         return minibatches
 
     def reading_bytes(self, minibatch: SampledMinibatch) -> int:
-        """Returns what `MacrobatchSampler.reading_bytes` does; nothing over ranks."""
+        """As `MacrobatchSampler.reading_bytes`; 0 over ranks."""
         sampler = self.sampler
         return sampler.reading_bytes(minibatch) if isinstance(sampler, MacrobatchSampler) else 0
 
@@ -102,7 +130,8 @@ class Pipeline:
         following: Callable[[], Iterator[WorkItem]] | None,
         is_last: bool = False,
     ) -> Iterator[WorkItem]:
-        """Tells the rows that macrobatches need before the first of them is made."""
+        """Yields ``items``. If attributes are read from files, macrobatches are sampled ahead to
+        list the rows that they need, ``horizon`` at a time (None: the whole epoch)."""
         look = self.look_ahead
         if look is None:
             yield from items
@@ -123,7 +152,7 @@ class Pipeline:
     def _continuation(
         self, look: LookAhead, window: Sequence[WorkItem], following: Iterator[WorkItem], fetch_size: int
     ) -> Continuation:
-        """Prepares to tell the next epoch, ``following``, while ``window`` is trained."""
+        """Prepares to list the rows of the epoch after ``window``, while that is trained."""
         from pyg_batchgnn.loader.on_disk import Continuation
 
         string = look.rows.begin(look.string_bytes, self.sampler.seed, follows=True)
@@ -137,7 +166,7 @@ class Pipeline:
     def _tell(
         self, look: LookAhead, string: AccessString, items: Iterable[WorkItem], fetch_size: int
     ) -> None:
-        """Samples macrobatches to list their rows."""
+        """Samples macrobatches only to list the rows that they need."""
         begin = time.perf_counter()
         for item in items:
             sampled = self.sample_uncounted(item)
@@ -225,8 +254,7 @@ class Pipeline:
         return sum(int((time > freeze).sum()) for time in times)
 
     def _limit(self) -> AbstractContextManager[None]:
-        """Bounds the threads of operators. There are as many workers as the user wants to be busy:
-        each of them uses one thread."""
+        """Bounds the threads of operators: each of the user's workers uses one."""
         return ops.thread_limit(self.sampler.threads if get_worker_info() is None else 1)
 
     def _export(self, minibatch: SampledMinibatch) -> Any:
@@ -292,7 +320,7 @@ class EmbeddingSteps:
         return cls(embedding, graph.comm, lambda number, node: graph.internal_ids(node, number))
 
     def plan(self, minibatches: Sequence[SampledMinibatch], item: WorkItem) -> list[Step]:
-        """Tells the owners which rows the steps of a macrobatch need; collective."""
+        """Tells the owners which learned rows the steps of a macrobatch need; collective."""
         wanted = [
             [self.internal(number, one.node) for number, one in enumerate(minibatch.nodes)]
             for minibatch in minibatches

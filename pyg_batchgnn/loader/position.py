@@ -40,7 +40,7 @@ class Run:
 
 
 class Position:
-    """The loader's runs, one after the other. `state_dict` describes the latest one."""
+    """The epoch and the minibatch at which a loader stands."""
 
     def __init__(self) -> None:
         self.run = Run(epoch=0)
@@ -53,8 +53,7 @@ class Position:
         self.upcoming = Run(self.run.epoch + 1)
 
     def set_epoch(self, epoch: int) -> None:
-        """Sets the epoch of the next run and of ``loader(index)``. A loaded place stays if it is in
-        this epoch."""
+        """Sets the next iterator's epoch, and that of ``loader(index)``. A position in it stays."""
         if isinstance(epoch, bool) or not isinstance(epoch, int):
             raise TypeError(f"epoch must be an integer, got {epoch!r}")
         if self.upcoming.epoch != epoch or self.upcoming.skip == 0:
@@ -63,9 +62,8 @@ class Position:
             self.run = Run(epoch)
 
     def state_dict(self, seed: int, settings: dict[str, Any], generators: list[str]) -> dict[str, Any]:
-        """Returns the state of the latest run, which JSON can hold. It counts the minibatches that
-        were handed out, not those that were prefetched. ``settings``: what else decides which
-        minibatches there are."""
+        """Returns the state of the latest iterator, for JSON. It counts minibatches handed out, not
+        those prefetched. ``settings``: the options on which the minibatches depend."""
         return {
             "version": VERSION,
             "seed": seed,
@@ -78,8 +76,7 @@ class Position:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Lets the next run go on where the checked ``state`` was saved. After the last minibatch
-        that is the next epoch."""
+        """Continues where the checked ``state`` was saved; after a whole epoch, at the next one."""
         epoch, batches, of, drawn = state["epoch"], state["batches"], state["num_batches"], state["drawn"]
         self.run = Run(epoch, handed_out=batches, num_batches=of, drawn=drawn)
         if of is not None and batches >= of:
@@ -89,8 +86,7 @@ class Position:
 
 
 def check_state(state: Any, settings: dict[str, Any]) -> None:
-    """Raises ValueError unless ``state`` is of a loader with these settings. The message names what
-    differs."""
+    """Raises ValueError, with the first difference, unless ``state`` has these settings."""
     found = state.get("version") if isinstance(state, dict) else type(state).__name__
     if not _is_count(found) or found != VERSION:
         raise ValueError(f"not a state of this loader: version {VERSION} expected, found {found!r}")
@@ -149,14 +145,15 @@ Visit: TypeAlias = Callable[[int, int], Tensor]
 
 
 class Order(enum.Enum):
-    """Names who decides in which order seeds are visited."""
+    """The way in which the order of the seeds is decided."""
 
     SEQUENTIAL = "sequential"
     KEYED = "keyed"  # shuffled by (seed, epoch)
     DRAWN = "drawn"  # by the user's generator, sampler or batch sampler
 
     def visit(self, count: int, seed: int, epoch: int) -> Visit:
-        """Returns the order of an epoch over range(count). A drawn order is not known here."""
+        """Returns a function from a range of places to the seeds there, in one epoch. The order of
+        `DRAWN` is not known here."""
         if self is Order.KEYED:
             permutation = keyed_permutation(count, seed, epoch)
             return lambda begin, end: permutation[begin:end]
@@ -178,8 +175,8 @@ class KeyedShuffleSampler(Sampler[int]):
 
 
 def with_keyed_shuffle(kwargs: dict[str, Any], num_seeds: int) -> dict[str, Any]:
-    """Turns ``shuffle=True`` into a keyed permutation, unless other arguments decide the order. The
-    permutation's seed is set when the loader's is known."""
+    """Replaces ``shuffle=True`` by a keyed permutation, unless other arguments decide the order.
+    Its seed is set later, with the loader's."""
     decided = any(kwargs.get(name) is not None for name in ("generator", "sampler", "batch_sampler"))
     if not isinstance(shuffle := kwargs.get("shuffle"), bool | int | None):
         raise TypeError(f"shuffle must be True or False, got {shuffle!r}")
@@ -189,7 +186,7 @@ def with_keyed_shuffle(kwargs: dict[str, Any], num_seeds: int) -> dict[str, Any]
 
 
 def order_of(loader: DataLoader) -> Order:
-    """Returns who decides the order of a loader, or of the loader of a `DrawnOrder`."""
+    """Returns how the order of a loader, or of a `DrawnOrder`, is decided."""
     if loader.batch_size is None:  # then batch_sampler is the user's, else DataLoader's own
         return Order.DRAWN
     if isinstance(loader.sampler, KeyedShuffleSampler):
@@ -198,16 +195,14 @@ def order_of(loader: DataLoader) -> Order:
 
 
 def as_positions(index: object) -> Tensor:
-    """Returns positions in the loader's input as [n] int64. ``index``: a list, or a tensor of any
-    integer type."""
+    """Returns a list, or a tensor of any integer type, as positions [n] int64."""
     if isinstance(index, Tensor):
         return index.view(-1).to("cpu", torch.int64)
     return torch.tensor([int(position) for position in index], dtype=torch.int64)  # type: ignore[attr-defined]
 
 
 def generator_states(loader: Any) -> list[str]:
-    """Returns the present states of the generators that decide the order. Torch's default generator
-    is not among them."""
+    """Returns the states of the generators that decide the order, without torch's default one."""
     return [_to_text(generator.get_state()) for generator in _generators(loader)]
 
 
@@ -232,8 +227,8 @@ def check_states(loader: Any, states: list[str]) -> None:
 
 
 def set_generators(loader: Any, states: list[str]) -> None:
-    """Brings the generators that decide the order back to what `generator_states` returned. Raises
-    ValueError if there are not as many generators as states, or a state is of no generator."""
+    """Sets the generators that decide the order to what `generator_states` returned. Raises
+    ValueError if the number of states differs, or one is not a generator's."""
     check_states(loader, states)
     generators = _generators(loader)
     for generator, state in zip(generators, states, strict=True):
@@ -242,8 +237,8 @@ def set_generators(loader: Any, states: list[str]) -> None:
 
 @contextlib.contextmanager
 def restored(loader: Any, states: list[str]) -> Iterator[None]:
-    """Brings all generators back to what `all_states` returned. The default generator, which
-    training uses too, is put back as it was found when the context ends."""
+    """Sets all generators to what `all_states` returned. When the context ends, torch's default
+    generator, which training uses too, gets its state back."""
     set_generators(loader, states[1:])
     with torch.random.fork_rng(devices=[]):
         torch.set_rng_state(_from_text(states[0]))
@@ -251,7 +246,7 @@ def restored(loader: Any, states: list[str]) -> Iterator[None]:
 
 
 def _generators(loader: Any) -> list[torch.Generator]:
-    """Returns the generators that the loader and its samplers hold, each once."""
+    """Returns the generators of the loader and its samplers, each once."""
     if order_of(loader) is not Order.DRAWN:
         return []
     inner = getattr(loader.batch_sampler, "sampler", None)

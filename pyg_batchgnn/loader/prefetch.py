@@ -9,8 +9,8 @@ import queue
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping
-from typing import Any, Protocol, TypeAlias, TypeVar
+from collections.abc import Callable, Generator, Iterator
+from typing import Protocol, TypeAlias, TypeVar
 
 import torch
 
@@ -25,13 +25,13 @@ _LOOK = 0.2
 
 
 class Executor(Protocol):
-    """Does pieces of work in order, on a thread."""
+    """Runs tasks in order, on a thread."""
 
     def start(self, work: Callable[[], T]) -> Callable[[], T]:
-        """Starts a piece of work. Returns a function that waits for its result."""
+        """Starts a task. Returns a function that waits for its result."""
 
     def close(self, wait: bool) -> None:
-        """Lets what has started run to its end, and waits for that if told to."""
+        """Lets tasks that have started run to their end; ``wait`` waits for them."""
 
 
 class _Worker(SerialExecutor):
@@ -55,8 +55,8 @@ _OPEN: weakref.WeakSet[_Worker] = weakref.WeakSet()
 
 
 class ThreadExecutor:
-    """A thread of its own. It ends when its user closes the executor, or is gone: a Ctrl-C may come
-    before the user has said so."""
+    """A thread of its own. It ends when the executor is closed or no longer referenced, for
+    instance after a Ctrl-C."""
 
     def __init__(self, name: str = "macrobatch") -> None:
         self._thread = thread = _Worker(name)
@@ -68,7 +68,7 @@ class ThreadExecutor:
         return self._thread.start(functools.partial(self._thread.work, work)).wait
 
     def close(self, wait: bool, last: Callable[[], None] | None = None) -> None:
-        """Ends the thread. ``last``: what it does at its end."""
+        """Ends the thread. ``last``: called on the thread at its end."""
         self._thread.closed = True
         if last is not None:
             self._thread.start(last)
@@ -84,7 +84,8 @@ def _close_all() -> None:
 def prefetch(
     executor: Executor, make: Callable[[Item], list[T]], items: Iterator[Item], depth: int
 ) -> Iterator[T]:
-    """Yields what ``make`` returns for all items, one by one, ``depth`` items ahead."""
+    """Calls ``make`` on the executor for each item, up to ``depth`` items ahead, and yields the
+    entries of the lists that it returns."""
     pending: deque[Callable[[], list[T]]] = deque()
     consumer = threading.current_thread()
     try:
@@ -103,7 +104,8 @@ def prefetch(
 def beside(
     make: Callable[[IsWanted], Iterator[T]], depth: int, name: str = "macrobatch"
 ) -> Generator[T, None, None]:
-    """Yields what an iterator yields, which is made on a thread at most ``depth`` items ahead."""
+    """Runs the iterator that ``make`` returns on a thread, at most ``depth`` items ahead, and
+    yields its items."""
     executor, pending = ThreadExecutor(name), deque[Callable[[], list[T]]]()
     consumer, is_wanted, wants_grad = threading.current_thread(), executor.is_wanted, torch.is_grad_enabled()
     source: list[Iterator[T]] = []
@@ -134,7 +136,7 @@ def beside(
 
 
 def waiting(asked: queue.SimpleQueue[T | None], is_wanted: IsWanted) -> Iterator[T]:
-    """Yields what is put into a queue, until that is None or nobody wants it any more."""
+    """Yields what is put into a queue until it is None, or until ``is_wanted`` is false."""
     while is_wanted():
         try:
             found = asked.get(timeout=_LOOK)
@@ -146,53 +148,14 @@ def waiting(asked: queue.SimpleQueue[T | None], is_wanted: IsWanted) -> Iterator
 
 
 def drain(made: list[T]) -> Iterator[T]:
-    """Hands over a list's entries one by one and keeps none. So their memory returns when the user
-    is done with them."""
+    """Yields a list's entries and drops each from the list, so that their memory is free once the
+    user drops them."""
     made.reverse()
     while made:
         yield made.pop()
 
 
 def in_mode(wants_grad: bool, make: Callable[[Item], T], item: Item) -> T:
-    """Works in the consumer's gradient mode, since each thread has a mode of its own."""
+    """Calls ``make(item)`` with the consumer's gradient mode; each thread has its own."""
     with torch.set_grad_enabled(wants_grad):
         return make(item)
-
-
-#: The largest macrobatch that "auto" stands for in one process: its threads have enough to share.
-MAX_AUTO = 32
-
-
-class World:
-    """The processes that make a loader's macrobatches together: here this one, alone."""
-
-    size: int = 1  # the number of processes
-    #: True if making a macrobatch takes all processes, which then do everything in the same order
-    collective: bool = False
-
-    def agree(self, arguments: Callable[[], Mapping[str, Any]]) -> None:
-        """Raises AgreementError unless the arguments are the same everywhere."""
-
-    def gather(self, value: Any) -> list[Any]:
-        """Returns the values of all processes, by rank."""
-        return [value]
-
-    def seed(self, given: int | None) -> int:
-        """Returns the given seed, or one that is drawn and is the same everywhere."""
-        return drawn_seed() if given is None else given
-
-    def max_macrobatch(self, steps: int | None) -> int:  # noqa: ARG002
-        """Returns the largest macrobatch that "auto" stands for, in an epoch of ``steps`` steps."""
-        return MAX_AUTO
-
-    def now(self, work: Callable[[], T]) -> T:
-        return work()
-
-    def executor(self) -> Executor:
-        """Makes what prepares macrobatches ahead, for one iterator."""
-        return ThreadExecutor()
-
-
-def drawn_seed() -> int:
-    """Draws a seed from torch's default generator."""
-    return int(torch.empty((), dtype=torch.int64).random_())

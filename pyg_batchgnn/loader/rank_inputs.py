@@ -25,8 +25,9 @@ from pyg_batchgnn.loader.link_inputs import (
 )
 from pyg_batchgnn.loader.node_inputs import NodeInputs, OwnPositions, TypeInputs
 from pyg_batchgnn.loader.options import Features
-from pyg_batchgnn.loader.prefetch import Executor, T, World, drawn_seed
+from pyg_batchgnn.loader.prefetch import Executor, T
 from pyg_batchgnn.loader.schedule import ScheduleName, SeedStep
+from pyg_batchgnn.loader.setup import World, drawn_seed
 from pyg_batchgnn.ops import keyed_permutation
 from pyg_batchgnn.partition import Part, send_rows
 from pyg_batchgnn.sample import RankFinder, RankPlanner
@@ -50,8 +51,8 @@ def partitioned_stores(data: Any) -> tuple[DistFeatureStore, DistGraphStore]:
 
 
 def dataloader_arguments(features: Features, kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Returns the arguments of DataLoader without those of workers. Raises ValueError for what a
-    loader over ranks cannot do."""
+    """Returns DataLoader's arguments without those of workers, which ranks cannot use. Raises
+    ValueError for other arguments that one process alone can have."""
     for name in ("generator", "sampler", "batch_sampler"):
         if kwargs.get(name) is not None:
             raise ValueError(
@@ -70,9 +71,9 @@ def dataloader_arguments(features: Features, kwargs: dict[str, Any]) -> dict[str
 
 
 def with_splits(graph: DistGraphStore, nodes: Any) -> Any:
-    """Returns ``input_nodes`` with node ids for the names of splits; collective. In a homogeneous
-    graph a string names a split. In a typed one it names a type, and the nodes of a type may be the
-    name of a split: ("paper", "train"), or a dict with such values."""
+    """Returns ``input_nodes`` with the names of splits replaced by node ids; collective. With one
+    node type a string is a split. With several it is a type, and the nodes of a type may be a
+    split: ("paper", "train"), or a dict with such values."""
     schema = graph.part.schema
     if not schema.has_names:
         return _split_nodes(graph, schema.node_types[0], nodes) if isinstance(nodes, str) else nodes
@@ -98,8 +99,7 @@ def _split_nodes(graph: DistGraphStore, node_type: str, name: str) -> Tensor:
 
 
 def looked_up(inputs: NodeInputs, graph: DistGraphStore, steps: Iterable[SeedStep]) -> list[SeedStep]:
-    """Asks the ranks for the internal ids of all steps at once; collective. It takes two rounds,
-    whatever the number of types."""
+    """Looks up the internal ids of all steps' seeds; collective, two rounds for all types."""
     steps = list(steps)
     positions = [inputs.by_type(step.positions) for step in steps]
     every = torch.cat([NO_IDS, *positions])
@@ -120,7 +120,7 @@ def _internal_ids(inputs: NodeInputs, graph: DistGraphStore, positions: Tensor) 
 
 @dataclass(frozen=True, eq=False)
 class OwnSeeds:
-    """The positions of a loader's input that belong to a rank."""
+    """Some seeds of a loader: the ones a rank owns, or trains."""
 
     positions: Tensor  # [S_r] int64, ascending
     internal: Tensor  # [S_r] int64, the internal ids of their nodes
@@ -141,7 +141,7 @@ class OwnSeeds:
 
 @dataclass(frozen=True, eq=False)
 class TrainedSeeds:
-    """The seeds that a rank trains."""
+    """The seeds that a rank owns and those that it trains."""
 
     seeds: OwnSeeds  # the seeds that this rank trains
     own: OwnSeeds  # the seeds that it owns
@@ -162,11 +162,17 @@ class TrainedSeeds:
 
 
 def balanced_trainers(counts: Sequence[int], hosts: Sequence[int], rank: int) -> Tensor:
-    """Returns the rank that trains each of a rank's own seeds, [S_r] int64.
+    """Returns the rank that trains each of a rank's own seeds, [S_r] int64, for
+    ``schedule="balanced"``.
 
-    Ranks with too many seeds give some to ranks with too few, to ranks of the same host first. A
-    key decides which ones, so they are of all types and from everywhere. The loader's seed does not
-    matter. ``counts``: the number of seeds that each rank owns. ``rank``: the owner."""
+    Ranks with too many seeds give some away, to ranks of the same host first. Which seeds move is
+    random, by a fixed key and not the loader's seed.
+
+    Args:
+        counts: the number of seeds that each rank owns.
+        hosts: the host of each rank.
+        rank: the rank whose S_r seeds are assigned.
+    """
     given = torch.tensor(moved_seeds(counts, hosts)[rank])
     trainer = torch.full((counts[rank],), rank)
     away = keyed_permutation(counts[rank], 0, rank)[: int(given.sum())]
@@ -175,9 +181,9 @@ def balanced_trainers(counts: Sequence[int], hosts: Sequence[int], rank: int) ->
 
 
 def moved_seeds(counts: Sequence[int], hosts: Sequence[int]) -> list[list[int]]:
-    """Returns how many seeds each rank gives to each other rank. Afterwards their numbers differ by
-    at most 1. As few seeds move as possible. Ranks of one host give to each other first.
-    ``counts``: the number of seeds that each rank owns."""
+    """Returns [rank][other rank], the number of seeds that a rank gives to the other. Afterwards
+    their numbers of seeds differ by at most 1. As few seeds move as possible, and within a host
+    first. ``counts``: the number of seeds that each rank owns."""
     ranks, every = range(len(counts)), sum(counts)
     richest = sorted(ranks, key=lambda rank: -counts[rank])[: every % len(counts)]
     excess = [count - every // len(counts) - (rank in richest) for rank, count in enumerate(counts)]
@@ -204,8 +210,8 @@ class LinksOverRanks(LinkPlace):
         self.store.comm.check_agreement({"edge_label_index": said})
 
     def all_edges(self, graph: Any, relation: Relation) -> RelationLinks:
-        """Returns this rank's edges as links. Raises ValueError if ranks would need the edges of
-        others."""
+        """Returns this rank's edges as links. Raises ValueError if ranks would train others'
+        edges."""
         if self.store.topology is not None:
             return super().all_edges(graph, relation)
         if self.schedule is not ScheduleName.LOCAL:
@@ -219,8 +225,8 @@ class LinksOverRanks(LinkPlace):
         return RelationLinks(relation, own.index, here=OwnPositions(own.edge, own.total, digest))
 
     def plan(self, graph: Any, times: Any, wanted: WantedNegatives) -> Planned:
-        """Agrees on the links and plans their negatives. Raises AgreementError if ranks want
-        different negatives, or have different links, labels or times."""
+        """Plans how negatives are drawn. Raises AgreementError if ranks ask for different
+        negatives, links, labels or times."""
         part, comm, first = self.store.part, self.store.comm, None
         comm.check_agreement(_settings(wanted))
         if self.store.topology is not None:
@@ -257,8 +263,8 @@ def _said(values: Tensor | None) -> list[Any] | None:
 
 
 def cached_store(cache: AggregationCache, features: DistFeatureStore) -> DistFeatureStore:
-    """Returns the feature store with the aggregates as further attributes. Raises ValueError if the
-    cache is not of this store."""
+    """Returns the feature store with the cache's aggregates as further attributes. Raises
+    ValueError if the cache was made of another store."""
     if cache.store is not features:
         raise ValueError(
             "cache was not made of the feature store that the loader is given; make one of it: "
@@ -268,8 +274,8 @@ def cached_store(cache: AggregationCache, features: DistFeatureStore) -> DistFea
 
 
 class RankExecutor:
-    """The communicator's thread, for work in which all ranks take part. What was started runs to
-    its end even after `close`: ranks that stop together have made the same exchanges."""
+    """The communicator's thread, for tasks in which all ranks take part. A task that has started
+    runs to its end even after `close`, so that all ranks make the same exchanges."""
 
     def __init__(self, comm: Communicator) -> None:
         self._comm = comm
@@ -302,11 +308,11 @@ class RankWorld(World):
         return self._comm.all_gather_json(value)
 
     def seed(self, given: int | None) -> int:
-        """Every rank draws a seed, so that the ranks' generators stay in step. Rank 0's counts."""
+        """Returns rank 0's seed. Every rank draws one, so that their generators stay in step."""
         return int(self._comm.broadcast(torch.tensor([drawn_seed()]))) if given is None else given
 
     def max_macrobatch(self, steps: int | None) -> int:
-        """Returns the steps of an epoch, since larger macrobatches save rounds."""
+        """Returns the number of steps of an epoch: larger macrobatches save rounds."""
         return max(1, steps or 0)
 
     def now(self, work: Callable[[], T]) -> T:

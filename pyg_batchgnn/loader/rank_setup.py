@@ -95,8 +95,8 @@ class RankSetup(Setup):
         self.link_place = LinksOverRanks(self._graph, self._schedule_name)
 
     def _read_rules(self) -> None:
-        """Reads the times and the weights that the rules need. Raises TypeError or ValueError if
-        they do not fit the graph."""
+        """Reads the times and weights by which neighbours are sampled. Raises TypeError or
+        ValueError if they do not fit the graph."""
         choice, schema, features, whole = self.choice, self._graph.part.schema, self._features, self._whole
         self.times: PartTimes | Times | None = None
         #: By relation, of the edges that the rank samples: its own in-edges, or all edges.
@@ -151,8 +151,8 @@ class RankSetup(Setup):
             self.world.now(lambda: fetcher.make_cache(request))
 
     def cost(self, sampled: Sequence[SampledMinibatch]) -> AttributeCost:
-        """Predicts what attributes take that come from other ranks. A remote row lies in the
-        message that brought it and in the block."""
+        """Predicts the memory of attributes from other ranks. Such a row lies in the message that
+        brought it and in the block."""
         tables, names = self._features.own.attributes, self._carried()
         row_bytes = self._fetcher.row_bytes
 
@@ -193,7 +193,7 @@ class RankSetup(Setup):
 
     @property
     def _id_bounds(self) -> Sequence[int]:
-        """Numbers above all ids of each type; the internal ids of all types are one sequence."""
+        """Returns an upper bound of all ids by type: internal ids of all types are one sequence."""
         graph = self._graph
         if self._whole is None:
             return [graph.num_nodes] * graph.book.num_types
@@ -224,8 +224,8 @@ class RankSetup(Setup):
         return RemoteFetcher(features, names, None if topology is None else topology.internal)
 
     def _carried(self) -> dict[Group, list[str]]:
-        """Returns the names of the attributes that batches carry, by group. Every group of nodes is
-        there, and the groups of edges that have such attributes."""
+        """Returns the attribute names that batches carry, by group: every group of nodes, and
+        groups of edges with such attributes."""
         known = self._features.fields
         every = dict.fromkeys(name for fields in known.values() for name in fields)
         chosen = self.options.chosen(every)
@@ -233,7 +233,7 @@ class RankSetup(Setup):
         return {group: own for group, own in names.items() if own or group.is_node}
 
     def _made_samplers(self, seed: int) -> tuple[Sampler, Sampler]:
-        """Returns what samples the seeds of the schedule, and what samples those of any rank."""
+        """Returns the sampler of the schedule's seeds, and the sampler of any rank's seeds."""
         plan, graph, is_native = self.sampled_plan, self._graph, self.options.export is Export.NATIVE
         if is_native:
             plan = dataclasses.replace(plan, edge_ids=any(group.is_edge for group in self._carried()))
@@ -294,7 +294,7 @@ class HistoricalSetup(RankSetup):
         return sampler, sampler
 
     def _refusal(self) -> str | None:
-        """Returns why historical embeddings do not go with the other arguments, None if they do."""
+        """Returns why historical embeddings and another argument exclude each other, or None."""
         options, default = self.options, NeighborChoice(replace=self.choice.replace).rules()
         if self._history.part is not self._graph.part:
             return "the caches are of another graph; make them with this DistGraphStore"

@@ -33,8 +33,7 @@ class ScheduleName(str, enum.Enum):
 
     @classmethod
     def of(cls, given: str | None) -> ScheduleName | None:
-        """Returns a schedule by name; None stays None. Raises ValueError if there is no such
-        schedule."""
+        """Returns a schedule by name; None stays None. Raises ValueError for an unknown name."""
         if given is None:
             return None
         if given not in [one.value for one in cls]:
@@ -75,42 +74,38 @@ class StepShape:
 
 
 class SeedSchedule(ABC):
-    """The steps of an epoch, here over ``count`` seeds of the loader's input."""
+    """The steps of an epoch over ``count`` seeds of the loader's input."""
 
     stride = 1  # the minibatches of the epoch that a step takes
 
     def __init__(self, count: int) -> None:
-        self._count = count
+        self.num_candidates = count  # the seeds that this rank's minibatches are made of
 
     @abstractmethod
     def length(self, skip: int = 0) -> int | None:
-        """Returns the number of steps after ``skip`` minibatches, or None if it cannot be known."""
+        """Returns the number of steps that are left after ``skip`` minibatches; None if unknown."""
 
     def end(self, skip: int) -> int | None:  # noqa: ARG002
-        """Returns how many minibatches of the epoch are done after its last step."""
+        """Returns the number of minibatches of the epoch that all its steps have."""
         return self.length()
 
     @abstractmethod
     def steps(self, run: Run, seed: int) -> Iterator[SeedStep]:
-        """Returns the steps of a run, and notes in it what repeating them takes."""
-
-    def num_candidates(self) -> int:
-        """Returns the number of seeds that this rank's minibatches are made of."""
-        return self._count
+        """Yields the steps of a run, and notes in ``run`` what is needed to repeat them."""
 
     def candidates(self, which: Tensor) -> Tensor:
-        """Returns the positions in the loader's input of some of these seeds."""
+        """Returns the positions in the loader's input of the candidates with these numbers."""
         return which
 
     def settings(self) -> dict[str, Any]:
-        """Returns what decides, with the order, which minibatches there are, as JSON."""
+        """Returns the settings on which the minibatches depend, beside the order, for JSON."""
         return {"schedule": "global"}
 
 
 class GlobalSchedule(SeedSchedule):
-    """Makes the same minibatches for any number of ranks: rank g mod R trains minibatch g, counted
-    from the first minibatch that is left. With ``drop_last`` the last minibatch is left out if
-    it is smaller, and then the last step if it has fewer than R minibatches."""
+    """Makes the same minibatches for any number of ranks: rank g mod R trains minibatch g of those
+    that are left. ``drop_last`` leaves out a smaller last minibatch, and then a last step of fewer
+    than R minibatches."""
 
     def __init__(self, count: int, rank: int, size: int, shape: StepShape) -> None:
         super().__init__(count)
@@ -125,7 +120,7 @@ class GlobalSchedule(SeedSchedule):
         return min(self._batches, skip + self.length(skip) * self.stride)
 
     def steps(self, run: Run, seed: int) -> Iterator[SeedStep]:
-        visit = self._shape.order.visit(self._count, seed, run.epoch)
+        visit = self._shape.order.visit(self.num_candidates, seed, run.epoch)
         firsts = range(run.skip, run.skip + self.length(run.skip) * self.stride, self.stride)
         for first in firsts:
             begin, end = self._bounds(first + self._rank)
@@ -133,13 +128,13 @@ class GlobalSchedule(SeedSchedule):
             yield SeedStep(visit(begin, end), seeds)
 
     def _bounds(self, number: int) -> tuple[int, int]:
-        begin = min(number * self._shape.batch_size, self._count)
-        return begin, min(begin + self._shape.batch_size, self._count)
+        begin = min(number * self._shape.batch_size, self.num_candidates)
+        return begin, min(begin + self._shape.batch_size, self.num_candidates)
 
 
 class LocalSchedule(SeedSchedule):
-    """The minibatches of each rank's own list of seed nodes (BatchGNN, DistDGL, FastSample).
-    ``own``: [S_r] positions of this rank's seed nodes in the loader's input, in its order."""
+    """Cuts each rank's own seed nodes into minibatches (BatchGNN, DistDGL, FastSample). ``own``:
+    [S_r] positions of this rank's seed nodes in the loader's input, in its order."""
 
     def __init__(
         self,
@@ -183,8 +178,7 @@ class LocalSchedule(SeedSchedule):
 
 @dataclass(frozen=True, eq=False)
 class DrawnOrder:
-    """The objects that draw the order of a loader. They do not hold the loader itself, which would
-    close a reference cycle."""
+    """The sampler and generator that draw a loader's order, without a reference to the loader."""
 
     #: sampler, batch_sampler: the loader's
     sampler: Any
@@ -199,7 +193,7 @@ class DrawnOrder:
 
 class DrawnSchedule(SeedSchedule):
     """Makes the minibatches that a loader's own batch sampler draws, in one process. A whole epoch
-    is drawn at once. So neither training nor the macrobatch size can change what is drawn."""
+    is drawn at once, so that neither training nor the macrobatch size changes it."""
 
     def __init__(self, order: DrawnOrder, count: int) -> None:
         super().__init__(count)
@@ -210,9 +204,8 @@ class DrawnSchedule(SeedSchedule):
         return max(len(sampler) - skip, 0) if isinstance(sampler, Sized) else None
 
     def steps(self, run: Run, seed: int) -> Iterator[SeedStep]:  # noqa: ARG002
-        """Draws the steps of an epoch, and skips what was handed out before. Raises ValueError if
-        the run is to go on after minibatches that another process handed out, but the sampler draws
-        another order, or has no length."""
+        """Draws the steps of an epoch, and skips those handed out before. Raises ValueError if an
+        earlier process handed some out, but the order that is drawn differs or has no length."""
         if self.length() is None:
             if run.skip:
                 raise ValueError(
@@ -253,7 +246,7 @@ class WorkItem:
 
 
 def work_items(steps: Iterable[SeedStep], run: Run, macrobatch_size: int) -> Iterator[WorkItem]:
-    """Cuts the steps of a run into macrobatches, and notes in it how many seeds each step has."""
+    """Cuts the steps of a run into macrobatches, and notes in ``run`` the seeds of each step."""
     left = iter(steps)
     for number in itertools.count():
         chosen = list(itertools.islice(left, macrobatch_size))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch_geometric.loader import NodeLoader
 from torch_geometric.sampler.base import SubgraphType
 
@@ -14,7 +15,7 @@ from pyg_batchgnn.loader.link_inputs import InputRequest, Inputs, InputsT, LinkP
 from pyg_batchgnn.loader.options import Export, Features, LoaderOptions, raise_first
 from pyg_batchgnn.loader.pipeline import Pipeline
 from pyg_batchgnn.loader.position import order_of
-from pyg_batchgnn.loader.prefetch import World
+from pyg_batchgnn.loader.prefetch import Executor, T, ThreadExecutor
 from pyg_batchgnn.loader.schedule import SeedSchedule, SeedStep
 from pyg_batchgnn.sample import (
     Direction,
@@ -33,9 +34,49 @@ if TYPE_CHECKING:
     from pyg_batchgnn.sample import TokenTimes
 
 
+#: The largest macrobatch that "auto" stands for in one process: its threads have enough to share.
+MAX_AUTO = 32
+
+
+class World:
+    """The processes that make a loader's macrobatches together: this one, or ranks
+    (`RankWorld`)."""
+
+    size: int = 1  # the number of processes
+    #: True if making a macrobatch takes all processes, which then do everything in the same order
+    collective: bool = False
+
+    def agree(self, arguments: Callable[[], Mapping[str, Any]]) -> None:
+        """Raises AgreementError unless the arguments are equal on all ranks."""
+
+    def gather(self, value: Any) -> list[Any]:
+        """Returns the values of all processes, by rank."""
+        return [value]
+
+    def seed(self, given: int | None) -> int:
+        """Returns the given seed; for None one that is drawn, the same on all ranks."""
+        return drawn_seed() if given is None else given
+
+    def max_macrobatch(self, steps: int | None) -> int:  # noqa: ARG002
+        """Returns the largest B for "auto" in an epoch of ``steps`` steps."""
+        return MAX_AUTO
+
+    def now(self, work: Callable[[], T]) -> T:
+        return work()
+
+    def executor(self) -> Executor:
+        """Returns a new executor that prepares macrobatches for one iterator."""
+        return ThreadExecutor()
+
+
+def drawn_seed() -> int:
+    """Draws a seed from torch's default generator."""
+    return int(torch.empty((), dtype=torch.int64).random_())
+
+
 class Setup(ABC):
-    """What a loader is composed of. `take_inputs` and `compose` are called once, in this order.
-    Over ranks all methods are collective."""
+    """Puts a loader together from its parts. `take_inputs` and `compose` are called once, in this
+    order. Over ranks all methods are collective."""
 
     world: World
     choice: NeighborChoice  # the rules of the user's sampler, if there is one
@@ -75,31 +116,31 @@ class Setup(ABC):
 
     @abstractmethod
     def compose(self, loader: NodeLoader) -> None:
-        """Makes the parts, for a loader that PyG's constructor has made."""
+        """Makes sampler, schedule and pipeline, after PyG's constructor has run."""
 
     @abstractmethod
     def cost(self, sampled: Sequence[SampledMinibatch]) -> AttributeCost:
-        """Returns what the attributes of sampled minibatches, at least one, take."""
+        """Returns the memory of the attributes of sampled minibatches, at least one."""
 
     @abstractmethod
     def change_data(self, loader: NodeLoader) -> None:
-        """Reads attributes from ``loader.data``, which is another object now."""
+        """Reads attributes from ``loader.data`` from now on, which was replaced."""
 
     @abstractmethod
     def inference_graph(self, data: Any) -> Any:
         """Returns the graph as `AllNodes` takes it."""
 
     def number(self, steps: Iterable[SeedStep]) -> Iterable[SeedStep]:
-        """Gives the schedule's steps the internal ids of their seeds if the sampler needs them."""
+        """Adds the seeds' internal ids to the schedule's steps if the sampler needs them."""
         return steps
 
     def number_any(self, steps: Iterable[SeedStep]) -> Iterable[SeedStep]:
-        """Does the same for any seeds."""
+        """As `number`, for any seeds, also of other ranks."""
         return steps
 
     @property
     def token_times(self) -> TokenTimes | None:
-        """The times that tokens get; None for none."""
+        """The times that tokens carry; None without times."""
         if self.options.tokens is None or self.times is None:
             return None
         from pyg_batchgnn.sample import TokenTimes
@@ -111,7 +152,7 @@ class Setup(ABC):
         return TokenTimes(held.name, *timed)
 
     def rules(self) -> dict[str, Any]:
-        """Returns the rules that the plan lacks and that are not the default, as JSON."""
+        """Returns the rules of sampling that are not default and not in the plan, for JSON."""
         names = "time_attr", "weight_attr", "subgraph_type", "freeze"
         own = {name: self.choice.rules()[name] for name in names}
         own["sample_direction"] = self.direction.value
@@ -119,8 +160,7 @@ class Setup(ABC):
         return {name: value for name, value in own.items() if value != default.get(name)}
 
     def shape(self, loader: NodeLoader) -> dict[str, Any]:
-        """Returns what decides, beside seed, epoch and schedule, which minibatches a loader has, as
-        JSON."""
+        """Returns the settings, beside seed, epoch and schedule, that decide the minibatches."""
         return {
             "num_nodes": list(self.graph.num_nodes),
             "num_edges": self.num_edges,

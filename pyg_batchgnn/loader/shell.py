@@ -56,8 +56,8 @@ _TOKEN_BYTES = 57
 
 
 class MacrobatchShell(DataLoader[Any]):
-    """The shell of all loaders of macrobatches, whatever their minibatches begin with. A loader
-    derives from it and from PyG's class. Its constructor checks arguments and calls `_begin`."""
+    """The base of all loaders of macrobatches, of nodes and of links. A loader derives from it and
+    from PyG's class. Its constructor checks the arguments and calls `_begin`."""
 
     _epochs: int | None = None
     transform: Callable[[Any], Any] | None
@@ -67,8 +67,8 @@ class MacrobatchShell(DataLoader[Any]):
 
     @property
     def epochs(self) -> int | None:
-        """The number of epochs that are going to be iterated, None if unknown. Rows in files are
-        not read for epochs beyond it. It may be set at any time."""
+        """The number of epochs that will be iterated, None if unknown. Rows in files are not read
+        for epochs beyond it. It can be assigned at any time."""
         return self._epochs
 
     @epochs.setter
@@ -88,9 +88,8 @@ class MacrobatchShell(DataLoader[Any]):
         transform_sampler_output: Callable[[Any], Any] | None,
         filter_per_worker: bool | None,
     ) -> None:
-        """Calls the constructor of ``base``, past that of PyG's loader, which would make a sampler
-        of its own, and composes the loader. ``inputs``: the arguments of ``base`` that describe
-        nodes or links."""
+        """Composes the loader. Calls the constructor of ``base``, not PyG's loader's, which would
+        make its own sampler. ``inputs``: the arguments of ``base`` about nodes or links."""
         base.__init__(
             self,
             data,
@@ -118,8 +117,7 @@ class MacrobatchShell(DataLoader[Any]):
             self._sizes = self._choose_sizes()  # later not all ranks might ask
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leaves out running workers, which belong to this process. PyG sends the loader to spawned
-        ones."""
+        """Leaves out running workers. PyG sends the loader to spawned ones."""
         return {**self.__dict__, "_pool": None}
 
     # Epochs and states ############################################################################
@@ -130,8 +128,7 @@ class MacrobatchShell(DataLoader[Any]):
 
     @property
     def epoch(self) -> int:
-        """The epoch of the latest iterator, of `set_epoch` or of a loaded state. The one that came
-        last counts."""
+        """The epoch last set: by an iterator, by `set_epoch` or by a loaded state."""
         return self._position.run.epoch
 
     @property
@@ -141,8 +138,8 @@ class MacrobatchShell(DataLoader[Any]):
 
     @property
     def steps_left(self) -> int:
-        """The number of minibatches that the next ``iter(loader)`` hands out. It is below
-        ``len(loader)`` after `load_state_dict`. Raises TypeError if there is no such length."""
+        """The number of minibatches of the next ``iter(loader)``: less than ``len(loader)`` after
+        `load_state_dict` in the middle of an epoch. Raises TypeError if it is not known."""
         left = self._setup.schedule.length(self._position.upcoming.skip)
         if left is None:
             raise TypeError(
@@ -156,14 +153,14 @@ class MacrobatchShell(DataLoader[Any]):
         return self._setup.pipeline.sampler.seed
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the place of the latest iterator, as a plain dictionary that JSON can hold."""
+        """Returns the position of the latest iterator, as a dict that JSON can hold."""
         return self._position.state_dict(self.seed, self._settings(), generator_states(self))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Lets the next ``iter(loader)`` hand out exactly the minibatches that were left. A sampler
-        with a state of its own, other than a ``generator`` attribute, must be brought back by its
-        owner. That it draws the same minibatches again is checked when iterating begins. Raises
-        `ValueError` if the state is of another loader; it names the setting that differs."""
+        """Lets the next ``iter(loader)`` hand out exactly the minibatches that were left. The user
+        restores a sampler with a state of its own, other than a ``generator`` attribute; that it
+        draws the same minibatches is checked when iterating begins. Raises `ValueError`, with the
+        setting that differs, if the state is of another loader."""
         check_state(state, self._settings())
         if state["drawn"] is not None:  # the first state is that of torch's default generator
             check_states(self, state["drawn"]["states"][1:])
@@ -202,7 +199,7 @@ class MacrobatchShell(DataLoader[Any]):
         return self._hand_out(run, made)
 
     def _hand_out(self, run: Run, made: Iterator[Any]) -> Iterator[Any]:
-        """Counts what the user takes, and keeps none of it."""
+        """Yields and counts batches, without keeping a reference to them."""
 
         follower, look = self._setup.follower, self._setup.pipeline.look_ahead
 
@@ -273,8 +270,8 @@ class MacrobatchShell(DataLoader[Any]):
         return transformed
 
     def __call__(self, index: Tensor | list[int]) -> Any:
-        """Makes the minibatch of the seeds at these positions of the input, in the current epoch.
-        Over ranks it is collective, every rank with an index of its own."""
+        """Makes the minibatch of the seeds at positions ``index`` of the input, in the current
+        epoch. Over ranks it is collective, each rank with its own ``index``."""
         (batch,) = self._setup.calls.batches(self._called(index), 1, self._world.now)
         return self._finish(batch)
 
@@ -283,8 +280,7 @@ class MacrobatchShell(DataLoader[Any]):
         return WorkItem(self.epoch, NO_NUMBER, list(steps))
 
     def collate_fn(self, index: Tensor | list[int]) -> Any:
-        """Does what a worker of PyG's does. It makes the whole minibatch with `filter_per_worker`,
-        else its sample."""
+        """As PyG's worker: makes the whole minibatch with `filter_per_worker`, else a sample."""
         if self._finishes_in_workers or self._world.collective or self._stage is not None:
             return self(index)
         calls = self._setup.calls
@@ -292,8 +288,7 @@ class MacrobatchShell(DataLoader[Any]):
         return out
 
     def filter_fn(self, out: PygOutput) -> Any:
-        """Returns a sample with its attributes, transformed. The main process does so if workers
-        only sample."""
+        """Makes the batch of a sample, in the main process if workers only sample."""
         return self._finish(self._setup.pipeline.from_output(out))
 
     def __repr__(self) -> str:
@@ -304,14 +299,14 @@ class MacrobatchShell(DataLoader[Any]):
 
     @property
     def sizes(self) -> Sizes:
-        """The sizes B and F. "auto" is resolved by sampling a few minibatches. One process does so
-        at first use. Ranks do so when the loader is made, and take the least of all."""
+        """The sizes B and F. "auto" is resolved by sampling a few minibatches: in one process at
+        the first use, over ranks when the loader is made, to the least of all ranks."""
         if self._sizes is None:
             self._sizes = self._choose_sizes()
         return self._sizes
 
     def _choose_sizes(self) -> Sizes:
-        """Resolves "auto" to the least B and F of all processes that have seeds to measure with."""
+        """Resolves "auto" to the least B and F of all processes with seeds to measure."""
         options = self._options if self._stage is None else self._stage.without_pinned(self._options)
         schedule, world, look = self._setup.schedule, self._world, self._setup.pipeline.look_ahead
         if look is not None:
@@ -326,7 +321,7 @@ class MacrobatchShell(DataLoader[Any]):
         return Sizes(macrobatch, min(fetch, macrobatch))
 
     def _sizes_on_disk(self, options: LoaderOptions, look: LookAhead) -> Sizes:
-        """Chooses B, F and the memory of rows together."""
+        """Chooses B, F and the memory for rows of files together."""
         from pyg_batchgnn.loader import disk_sizes
 
         probe = self._disk_probe(look, disk_sizes.PROBES)
@@ -352,9 +347,9 @@ class MacrobatchShell(DataLoader[Any]):
         return probe_of(sampled, pipeline.num_nodes, cost, pipeline.reading_bytes)
 
     def _probe(self, most: int) -> list[SampledMinibatch]:
-        """Samples up to ``most`` minibatches to measure with; none without seeds."""
+        """Samples up to ``most`` minibatches to measure; none without seeds."""
         schedule, pipeline = self._setup.schedule, self._setup.pipeline
-        count = schedule.num_candidates()
+        count = schedule.num_candidates
         arguments = count, self.batch_size, schedule.length(), order_of(self), most
         chosen = probe_batches(*arguments) if count else []
         steps = self._setup.number([SeedStep.of(schedule.candidates(torch.tensor(one))) for one in chosen])
@@ -388,17 +383,17 @@ class MacrobatchShell(DataLoader[Any]):
         return weight
 
     def stats(self) -> LoaderStats:
-        """Returns nodes, edges, distinct nodes, bytes gathered and seconds by phase. They count the
-        macrobatch made last, and all in total. Prefetching makes the last one ahead."""
+        """Returns nodes, edges, distinct nodes, bytes gathered and seconds by phase, of the
+        macrobatch made last (which prefetching makes ahead) and in total."""
         found = self._setup.pipeline.book.snapshot()
         return found if self._stage is None else replace(found, device=self._stage.memory())
 
     def disk_forecast(self, samples: int = 128) -> DiskForecast | None:
-        """Predicts what an epoch reads from files at the loader's sizes; in one process.
+        """Predicts the reads from files of an epoch at the loader's sizes; in one process.
 
-        The largest file is read for a second, to measure its disk. ``samples``: minibatches that
-        are sampled for it. More are slower and more exact. Returns None if all attributes are in
-        memory.
+        The largest file is read for a second to measure its disk. ``samples``: minibatches to
+        sample for the prediction; more are slower and more exact. Returns None if all attributes
+        are in memory.
 
         Raises:
             OSError: reading failed.
@@ -421,9 +416,9 @@ class MacrobatchShell(DataLoader[Any]):
         """Returns all nodes of the graph, for the inference of all nodes; collective over ranks.
 
         The loader's fanouts, seed nodes and sizes do not matter. Over ranks each rank has the nodes
-        that it owns. ``memory_budget``: bytes (or a text like "2GiB") that pieces and the rows of
-        layers take, about; see `AllNodes`. ``progress``: True shows a progress bar for each layer.
-        ``scratch``: the folder of rows that do not fit; see `AllNodes`.
+        that it owns. ``memory_budget``: about how many bytes (or a text like "2GiB") the inference
+        may take. ``progress``: True shows a progress bar for each layer. ``scratch``: the folder of
+        rows that do not fit memory; see `AllNodes`.
 
         Raises:
             TypeError, ValueError: no node type has dense features ``x``, or there is no such
@@ -437,7 +432,7 @@ class MacrobatchShell(DataLoader[Any]):
 
     @property
     def data(self) -> Any:
-        """The object that attributes are read from. The graph stays as at construction."""
+        """The object that attributes are read from. The graph stays the one at construction."""
         return self._data
 
     @data.setter

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from operator import is_
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -51,7 +51,7 @@ class Tables:
 
 
 class SourceFetcher:
-    """Reads attributes in place where it can, and copies the others."""
+    """Reads attributes in place if possible, else copies them into a block."""
 
     def __init__(self, source: Source, graph: TypedGraph) -> None:
         self._source, self._num_nodes, self._counts = source, graph.rows_by_group, graph.num_nodes
@@ -73,7 +73,7 @@ class SourceFetcher:
         return _joined(replace(fetched, bytes=fetched.bytes + copied), _split(found, edges))
 
     def _in_place(self, tables: Tables, have_ids: bool) -> InPlaceFetcher:
-        """Returns the fetcher of these tables, kept while they stay the same."""
+        """Returns a fetcher that reads these tables in place, the last one if they are the same."""
         if self._last is None or self._last[0] is not tables or self._last[1] != have_ids:
             edges = (tables.edges or {}) if have_ids else {}
             held = {group: named for group, named in edges.items() if named}
@@ -94,7 +94,7 @@ class SourceFetcher:
 
 
 def _edge_ids(group: FetchGroup) -> _EdgeIds:
-    """Returns the edge ids of each minibatch by relation; none if minibatches have no edge ids."""
+    """Returns the edge ids of each minibatch by relation; nothing if they have none."""
     if not group.minibatches:
         return {}
     found = {}
@@ -144,7 +144,7 @@ class DataSource:
         schema: Schema,
         options: LoaderOptions,
         aggregates: Mapping[Group, Mapping[str, Tensor]],
-        budget: int | None = None,
+        budget: Callable[[], int] | None = None,
     ) -> None:
         self.data, self._schema = data, schema
         self.options, self.aggregates = options, aggregates
@@ -171,7 +171,7 @@ class DataSource:
         return Gatherer(BlockReader(self.mapped, minibatch if isinstance(minibatch, Minibatch) else None))
 
     def block(self, ids: Mapping[Group, Tensor], gather: Gatherer) -> dict[Group, dict[str, Tensor]]:
-        """Codes of nodes stay codes, which layers decode. Those of edges are decoded."""
+        """Gathers rows. int8 codes of nodes stay codes; those of edges are decoded."""
         self._look()
         return {
             group: {
@@ -182,17 +182,16 @@ class DataSource:
         }
 
     def attributes(self) -> Mapping[Group, Mapping[str, Any]]:
-        """Returns the wanted attributes by group. The object stays the same until a script changes
-        the data."""
+        """Returns the wanted attributes by group, the same object while the data is the same."""
         self._look()
         return self._wanted
 
     def held(self, value: Any) -> Any:
-        """Returns the tensor in memory that stands for an attribute, or the attribute itself."""
+        """Returns the copy of an attribute in memory, else the attribute itself."""
         return value if self.mapped is None else self.mapped.held(value)
 
     def beside(self) -> dict[Group, dict[str, Tensor]]:
-        """Returns the tables in memory of groups that have tables in files too."""
+        """Returns the tables in memory of groups that also have tables in files."""
         self._look()
         found: dict[Group, dict[str, Tensor]] = {}
         for group in self._on_disk:
@@ -204,7 +203,7 @@ class DataSource:
         return found
 
     def others(self, minibatch: SampledMinibatch) -> dict[Group, AttributeRows]:
-        """Returns a minibatch's attributes of groups without a table in a file."""
+        """Returns a minibatch's attributes of groups that have no table in a file."""
         self._look()
         schema, found = self._schema, {}
         for groups, ids in (
@@ -224,7 +223,6 @@ class DataSource:
         return () if self.mapped is None or self.mapped.rows is None else self.mapped.rows.tables
 
     def _in_memory(self, name: str, value: Any) -> Tensor:
-        """Returns an attribute as a dense table in memory."""
         table = as_table(self.held(value), 0)
         if isinstance(table, str):
             raise ValueError(
@@ -234,17 +232,18 @@ class DataSource:
         return table
 
     def row_bytes(self, group: Group) -> int:
-        """Returns the bytes of the attributes of a node or an edge, as they are stored."""
+        """Returns the bytes of a node's or edge's attributes, as they are stored."""
         self._look()
         return sum(int(value.nbytes) // max(1, len(value)) for value in self._wanted[group].values())
 
     def batch_bytes(self, group: Group) -> int:
-        """Returns the bytes that they take in a PyG batch, where codes are decoded."""
+        """Returns the bytes of a node's or edge's attributes in a PyG batch, int8 codes decoded."""
         tables = [value for value in self._wanted[group].values() if isinstance(value, ops.QuantizedTensor)]
         return self.row_bytes(group) + sum(map(bytes_more, tables))
 
     def tables(self, num_nodes: Mapping[Group, int]) -> Tables | None:
-        """Copies in a worker process, whose batches travel through shared memory."""
+        """Returns the tables to be read in place; None copies rows, as worker processes must, whose
+        batches travel through shared memory."""
         if self.options.features is Features.COPY or get_worker_info() is not None:
             return None
         self._look()
@@ -254,7 +253,7 @@ class DataSource:
         return self._tables
 
     def _look(self) -> None:
-        """Looks for the wanted attributes again if a script has changed the data."""
+        """Finds the wanted attributes again if a script has changed the data."""
         now = Contents(self.data)
         if self._seen is not None and self._seen.is_same(now):
             return
@@ -285,8 +284,8 @@ class DataSource:
         return tables
 
     def _refuse_what_is_no_table(self) -> None:
-        """Raises TypeError if an attribute has an entry per row that no batch can carry. Native
-        batches leave lists out."""
+        """Raises TypeError for an attribute with an entry per row that batches cannot carry. Lists
+        are left out of native batches."""
         names, lists = self.options.attributes, (list, tuple) if self._is_pyg else ()
         for group in (*self._schema.node_groups, *self._schema.edge_groups):
             store, kind = self._store_of(group), group.kind.value
@@ -329,7 +328,7 @@ class DataSource:
                     )
 
     def _table(self, group: Group, name: str, value: Any, num_nodes: int) -> Tensor | None:
-        """Returns a table that can be read in place, or None if all are to be copied."""
+        """Returns an attribute as a table to be read in place; None if it must be copied."""
         features = self.options.features
         table = as_table(self.held(value), num_nodes)
         if features is Features.IN_PLACE and isinstance(table, str):
@@ -339,7 +338,6 @@ class DataSource:
         return table
 
     def _is_mapped(self, key: tuple[Group, str], table: Tensor) -> bool:
-        """Asks the system only about a table that it has not seen before."""
         address, mapped = self._mapped.get(key, (None, False))
         rows = ops.as_stored(table)
         if address != rows.data_ptr():
@@ -360,7 +358,7 @@ class DataSource:
         return wanted
 
     def _held(self, group: Group) -> dict[str, Any]:
-        """Returns the attributes of one group that have one row per node or edge."""
+        """Returns the attributes of one group that have a row per node or edge."""
         data, store = self.data, self._store_of(group)
         belongs = store.is_node_attr if group.is_node else store.is_edge_attr
         return {
@@ -374,11 +372,13 @@ class DataSource:
 
 
 def bytes_more(table: Tensor) -> int:
-    """Returns the bytes by which a decoded row is larger than its codes; 0 for other tables."""
+    """Returns how many bytes more a decoded row takes than its int8 codes; 0 for other tables."""
     return math.prod(table.shape[1:]) * (table.dtype.itemsize - ops.as_stored(table).dtype.itemsize)
 
 
-def _mapped_tables(wanted: Mapping[Group, Mapping[str, Any]], budget: int) -> MappedTables | None:
+def _mapped_tables(
+    wanted: Mapping[Group, Mapping[str, Any]], budget: Callable[[], int]
+) -> MappedTables | None:
     values = [value for named in wanted.values() for value in named.values()]
     values = [ops.as_stored(value) for value in values]
     tables = [value for value in values if isinstance(value, Tensor) and value.device.type == "cpu"]
@@ -387,7 +387,7 @@ def _mapped_tables(wanted: Mapping[Group, Mapping[str, Any]], budget: int) -> Ma
         return None
     from pyg_batchgnn.loader.on_disk import MappedTables
 
-    return MappedTables.of(wanted, budget)
+    return MappedTables.of(wanted, budget())
 
 
 class StoreSource:
@@ -419,7 +419,7 @@ class StoreSource:
         return blocks
 
     def tables(self, num_nodes: Mapping[Group, int]) -> None:  # noqa: ARG002
-        """Returns None: a store answers requests and shows no table."""
+        """Returns None: a feature store has no tables to read in place."""
         if self.options.features is Features.IN_PLACE:
             raise ValueError("a feature store hands out copies; use features='auto' or 'copy', or a Data")
         attrs = self.store.get_all_tensor_attrs()
@@ -437,7 +437,7 @@ def cached_tables(
     cache: AggregationCache, data: Any, graph: TypedGraph
 ) -> Mapping[Group, Mapping[str, Tensor]]:
     """Returns the aggregates of all nodes by group and name, in one process. Raises ValueError if
-    the cache is not of this data."""
+    the cache was made of other data."""
     if cache.store is not None:
         raise ValueError(f"cache holds one rank's aggregates, but data is a graph held whole; {_ANEW}")
     _check_schema(graph.schema)
@@ -455,8 +455,8 @@ def cached_tables(
 
 
 def without_cached_hop(plan: MinibatchPlan, schema: Schema) -> SamplingPlan:
-    """Returns a plan without its last hop, for which the aggregates stand. Raises ValueError if the
-    graph has several types or relations, or the plan has one hop at most."""
+    """Returns a plan without its last hop, which cached aggregates replace. Raises ValueError if
+    the graph has several types or relations, or the plan fewer than two hops."""
     _check_schema(schema)
     assert isinstance(plan, SamplingPlan)
     return plan.without_last_hop()
@@ -471,8 +471,8 @@ def _check_schema(schema: Schema) -> None:
 
 
 class Contents:
-    """The attributes of a ``Data`` or a ``HeteroData`` at one moment: names and objects. Values
-    that are written in place are the same objects."""
+    """The names and objects of all attributes of a ``Data`` or ``HeteroData`` at one moment, to
+    notice changes. Writing into a tensor is not one."""
 
     def __init__(self, data: Data | HeteroData) -> None:
         # The mappings themselves: a call of a method per store would take longer than all the rest.
@@ -490,8 +490,8 @@ _LEAST = 16 << 20
 
 
 def advise_tables(values: Iterable[Any]) -> None:
-    """Asks for huge pages under the larger ones of the user's dense tables. Contents and addresses
-    stay as they are. Mapped files are left alone, since this would read them into memory."""
+    """Asks for huge pages under the larger dense tables of the user. Values and addresses do not
+    change. Mapped files are left alone, since this would read them."""
     found = [as_table(ops.as_stored(value), 0) for value in values]
     tables = [table for table in found if isinstance(table, Tensor) and table.nbytes >= _LEAST]
     for table, in_file in zip(tables, are_mapped(tables), strict=True):

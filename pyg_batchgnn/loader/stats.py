@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -107,7 +106,7 @@ class LoaderCounters:
 
 
 def disk_counts(counters: DiskCounters | None) -> dict[str, Any]:
-    """Returns counts of reading from files, named as those of a loader."""
+    """Returns counts of reading rows from files, by the names of `LoaderCounters`."""
     if counters is None:
         return {}
     return {
@@ -133,7 +132,7 @@ def edge_counts(counters: ReadCounters) -> LoaderCounters:
 def sampling_counters(
     minibatches: Sequence[SampledMinibatch], num_nodes: Sequence[int], begin: float
 ) -> LoaderCounters:
-    """Returns the counts of a macrobatch that was sampled."""
+    """Returns the counters of a sampled macrobatch. ``begin``: `time.perf_counter` before it."""
     return LoaderCounters(
         minibatches=len(minibatches),
         nodes=sum(minibatch.num_nodes for minibatch in minibatches),
@@ -144,8 +143,8 @@ def sampling_counters(
 
 
 def count_distinct(minibatches: Sequence[SampledMinibatch], num_nodes: Sequence[int]) -> int:
-    """Returns the number of distinct nodes of some minibatches, of all types. ``num_nodes``: the
-    number of nodes of each type, above all their ids."""
+    """Returns the number of distinct nodes of some minibatches, over all types. ``num_nodes``: by
+    type, a number above all ids."""
     by_type: dict[int, list[Tensor]] = {}
     for minibatch in minibatches:
         for number, one in minibatch.reached_nodes.items():
@@ -174,35 +173,8 @@ class DeviceMemory:
 
 @dataclass(frozen=True)
 class LoaderStats:
-    """LoaderCounters of the last macrobatch and of all since the loader was made."""
+    """The counters of the last macrobatch, and of all since the loader was made."""
 
     last: LoaderCounters
     total: LoaderCounters
     device: DeviceMemory | None = None  # the memory that is held for a device; None without one
-
-
-class StatsBook:
-    """Collects counters. A macrobatch's account opens when it is sampled and grows as its
-    minibatches are exported, with prefetching on another thread."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._last = LoaderCounters()
-        self._total = LoaderCounters()
-
-    def __reduce__(self) -> tuple[type[StatsBook], tuple[()]]:
-        return StatsBook, ()  # a worker process starts a book of its own
-
-    def open(self, counters: LoaderCounters) -> None:
-        with self._lock:
-            self._last = replace(counters)
-            self._total.add(counters)
-
-    def add(self, counters: LoaderCounters) -> None:
-        with self._lock:
-            self._last.add(counters)
-            self._total.add(counters)
-
-    def snapshot(self) -> LoaderStats:
-        with self._lock:
-            return LoaderStats(replace(self._last), replace(self._total))

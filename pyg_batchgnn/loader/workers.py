@@ -57,15 +57,15 @@ class _ItemSampler(Sampler[SentItem]):
 
 
 class Stage(enum.Enum):
-    """The stage to which a worker takes a batch (PyG's ``filter_per_worker``)."""
+    """How far a worker makes a batch (PyG's ``filter_per_worker``)."""
 
     SAMPLE = "sample"  # the main process gathers the attributes of PyG batches
     FINISH = "finish"
 
 
 class MakeBatches:
-    """Makes the batches of a work item in a worker process. It travels to the worker, so it holds
-    nothing of the main process's loader."""
+    """Makes the batches of a work item in a worker process. It is sent to the worker, so it holds
+    no reference to the loader."""
 
     def __init__(
         self, pipeline: Pipeline, fetch_size: int, transform: Callable[[Any], Any] | None, stage: Stage
@@ -116,8 +116,7 @@ class WorkerPool:
         )
 
     def iterate(self, items: Iterator[WorkItem]) -> Iterator[Any]:
-        """Yields what the workers made of all items, in order, minibatch by minibatch. The workers
-        begin at once."""
+        """Starts the workers, and yields the batches of all items in order."""
         self._sampler.items = items
         with self._noting_interrupts():
             made = self._begin()
@@ -162,8 +161,8 @@ class WorkerPool:
 
 
 def _remove_memory_of_killed(workers: Iterable[BaseProcess], begun: float) -> None:
-    """Removes the names in shared memory of killed workers. torch gives a name to memory that a
-    worker sends, and takes it away at once; a worker may be killed in between."""
+    """Removes the shared memory of killed workers. torch names the memory that a worker sends and
+    removes the name at once, but a worker may be killed in between."""
     for worker in workers:
         if (worker.exitcode or 0) < 0:
             for name in Path("/dev/shm").glob(f"torch_{worker.pid}_*"):
@@ -173,8 +172,7 @@ def _remove_memory_of_killed(workers: Iterable[BaseProcess], begun: float) -> No
 
 
 def _is_unused(path: Path) -> bool:
-    """Returns whether nobody has a file open or mapped, in any container: only then the system
-    grants a lease of it."""
+    """Returns whether no process has a file open or mapped, as the system's lease tells."""
     file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         fcntl.fcntl(file, fcntl.F_SETSIG, signal.SIGURG)  # is ignored, if someone opens it just now
@@ -187,8 +185,8 @@ def _is_unused(path: Path) -> bool:
 
 
 def _lost_worker(error: Exception, made: Iterator[Any]) -> str:
-    """Returns what happened, if an error says that a worker was gone while it handed a batch over;
-    empty if a worker raised the error itself."""
+    """Returns what happened if ``error`` says that a worker died while it sent a batch; empty if a
+    worker raised ``error``."""
     if not isinstance(error, (ConnectionError, EOFError)) or "in DataLoader worker process" in str(error):
         return ""
     workers = getattr(made, "_workers", [])
@@ -218,9 +216,8 @@ class _Queue(multiprocessing.queues.Queue):
 
 
 class _Event:
-    """An event in shared memory, without a lock. It can be set and looked at, not waited for. An
-    event of `multiprocessing` has a lock, which torch's workers take whenever they look at it. A
-    worker that is killed at that moment keeps the lock, and ending the workers never ends."""
+    """An event in shared memory that can be set and read, not waited for. It has no lock. That of
+    `multiprocessing` has one, which a killed torch worker may keep for ever."""
 
     def __init__(self, context: BaseContext) -> None:
         self._flag = context.RawValue(ctypes.c_bool, False)
@@ -233,8 +230,7 @@ class _Event:
 
 
 class WorkerContext(BaseContext):
-    """A context of `multiprocessing` whose queues can be interrupted, and whose events no killed
-    process can block."""
+    """A context of `multiprocessing` that neither an interrupt nor a killed process can block."""
 
     def __init__(self, context: BaseContext | None) -> None:
         self._context: Any = context or torch.multiprocessing.get_context()

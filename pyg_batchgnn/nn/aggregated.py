@@ -25,14 +25,15 @@ KINDS = ("mean", "sum", "symmetric")
 
 @dataclass(frozen=True, eq=False)
 class Aggregated:
-    """What ``conv(aggregated, minibatch)`` computes all N nodes of a minibatch from."""
+    """The input of a first layer whose aggregation was computed in advance (`AggregationCache`):
+    ``conv(aggregated, minibatch)`` computes all N nodes of the minibatch."""
 
     kind: str  # "mean" or "sum" over the in-edges, or "symmetric" as in GCN, loops included
     neighbours: Tensor | RowView  # [N, F], the aggregates
     own: Tensor | RowView | None = None  # [N, F], the nodes' own features; GCN needs none
 
     def of(self, conv: MessagePassing, kind: str) -> Tensor | RowView:
-        """Returns the aggregates if they are of the kind that a layer needs."""
+        """Returns the aggregates. Raises ValueError unless they are of the layer's ``kind``."""
         if kind != self.kind:
             raise ValueError(
                 f"{layer_name(conv)} aggregates by {kind} here, but the minibatch carries aggregates by "
@@ -41,7 +42,7 @@ class Aggregated:
         return self.neighbours
 
     def nodes(self, edges: Any) -> LayerGraph:
-        """Returns the layer that computes all nodes of a minibatch."""
+        """Returns the layer that computes all nodes of the minibatch ``edges``."""
         if not is_sampled(edges):
             raise TypeError(f"aggregates belong to a minibatch's nodes, got edges of {type(edges).__name__}")
         nodes = edges.node.numel()
@@ -54,7 +55,7 @@ class Aggregated:
         return all_nodes(edges)
 
     def own_of(self, conv: MessagePassing) -> Tensor | RowView:
-        """Returns the features of the nodes themselves."""
+        """Returns the nodes' own features. Raises ValueError if there are none."""
         if self.own is None:
             raise ValueError(
                 f"{layer_name(conv)} needs the features of each node as well as the aggregates, but "
@@ -68,7 +69,7 @@ def refuse_aggregated(conv: MessagePassing, why: str) -> ValueError:
 
 
 def aggregated_of(minibatch: SampledMinibatch) -> Aggregated | None:
-    """Returns the aggregates that a minibatch carries, read in place; None if it carries none."""
+    """Returns the aggregates that a minibatch carries, to be read in place; None without any."""
     row: Tensor | None = getattr(minibatch, "row", None)
     block: Mapping[str, Tensor] = getattr(minibatch, "block", {})
     kind = next((kind for kind in KINDS if _PREFIX + kind in block), None)

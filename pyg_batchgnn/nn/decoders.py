@@ -23,7 +23,7 @@ _CHUNK = 128
 
 
 class _LogOdds(torch.autograd.Function):
-    """Of each row of softmaxes [n, C, C], the log odds of the diagonal's number."""
+    """Maps scores [n, C, C] to [n, C], the log odds of the diagonal in the softmax of each row."""
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, log_q: Tensor, left_out: Tensor) -> Tensor:
@@ -49,7 +49,7 @@ class _LogOdds(torch.autograd.Function):
 def in_batch_log_odds(
     source: Tensor, target: Tensor, log_q: Tensor, hits: Tensor, chunk_size: int = _CHUNK
 ) -> Tensor:
-    """Returns [P], the log odds of the target of each link in the softmax of `in_batch_loss`."""
+    """Returns [P], the log odds of each link's own target in the softmax of `in_batch_loss`."""
     if chunk_size < 1:
         raise ValueError(f"chunk_size is {chunk_size}; give the links that are told apart, at least 2")
     count = max(1, -(-len(source) // chunk_size))
@@ -71,41 +71,44 @@ def in_batch_log_odds(
 def in_batch_loss(
     source: Tensor, target: Tensor, log_q: Tensor, hits: Tensor, chunk_size: int = _CHUNK
 ) -> Tensor:
-    """Returns the mean cross entropy of finding the target of each link among those of its chunk of
-    a minibatch, by dot products corrected for how often a target is there (Yi et al. 2019, section
-    3).
+    """Returns the mean cross entropy of picking each link's own target among the targets of its
+    chunk of a minibatch. Dot products are corrected for how frequent a target is (Yi et al. 2019,
+    section 3).
 
     >>> batch = next(iter(MacrobatchLinkNeighborLoader(data, [5], neg_sampling="in-batch")))
     >>> source, target = batch.x[batch.edge_label_index]
     >>> loss = in_batch_loss(source, target, batch.edge_label_log_q, batch.edge_label_hits)
 
     Args:
-        source: [P, H], the row of each link's source.
-        target: [P, H], the row of each link's target.
+        source, target: [P, H], the rows of each link's ends.
         log_q: [P], the log of the share of all links that have each link's target.
-        hits: [2, H] int64, links (i, j), left out: j's target belongs to i's source, too.
+        hits: [2, H] int64, links (i, j) to leave out: j's target is a target of i's source, too.
         chunk_size: C, the most links of a chunk. Of n = ceil(P / C) chunks link i is in i modulo n.
     """
     return F.softplus(-in_batch_log_odds(source, target, log_q, hits, chunk_size)).mean()
 
 
 class DotProductDecoder(torch.nn.Module):
-    """Scores a pair by the dot product of its rows. It has no parameters."""
+    """Scores a pair of rows by their dot product. It has no parameters.
+
+    >>> decoder, rows = DotProductDecoder(), torch.rand(5, 8)
+    >>> decoder(rows[:3], rows[2:]).shape, decoder.all_pairs(rows[:2], rows).shape
+    (torch.Size([3]), torch.Size([2, 5]))
+    """
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        """Returns [...], the scores of pairs of rows [..., H], whose shapes broadcast."""
+        """Returns [...], the scores of source and target rows [..., H], whose shapes broadcast."""
         return (source * target).sum(dim=-1)
 
     def all_pairs(self, source: Tensor, target: Tensor) -> Tensor:
-        """Returns [n, m], the score of each source [n, H] with each target [m, H] of the same
-        dtype, from one matrix product. With the package's own products, equal targets score
-        equally."""
+        """Returns [n, m], the scores of all sources [n, H] with all targets [m, H] of the same
+        dtype, by one matrix product. The package's own products score equal targets equally."""
         return ops.linear([source], [target], out_dtype=target.dtype)
 
 
 class MLPDecoder(torch.nn.Module):
-    """Scores a pair by a perceptron with one hidden layer on the product of its rows. ``columns``:
-    H, of the rows and of the hidden layer."""
+    """Scores a pair by a perceptron with one hidden layer on the elementwise product of its rows.
+    It is called as `DotProductDecoder`. ``columns``: H, of the rows and of the hidden layer."""
 
     def __init__(self, columns: int) -> None:
         super().__init__()
@@ -113,15 +116,13 @@ class MLPDecoder(torch.nn.Module):
         self.score = Linear(columns, 1)
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        """Returns [...], the score of each pair, as `DotProductDecoder.forward` does."""
         product = source * target
         rows = self.hidden(product.reshape(-1, product.size(-1))).relu()
         scores: Tensor = self.score(rows)
         return scores.view(product.shape[:-1])
 
     def all_pairs(self, source: Tensor, target: Tensor) -> Tensor:
-        """Returns [n, m], the score of each source with each target, in blocks of sources that
-        bound the memory. Scores do not depend on the blocks."""
+        """As `DotProductDecoder.all_pairs`, in blocks of sources, which do not change scores."""
         found = []
         for some in source.split(max(1, _NUMBERS // max(1, target.numel()))):
             rows = self.hidden.with_relu((some.unsqueeze(1) * target).view(-1, source.size(-1)))

@@ -41,16 +41,16 @@ class _OfEdges(NativeConv):
 
 class GINEConv(_OfEdges, OverSums, torch_geometric.nn.GINEConv):
     """PyG's `GINEConv`: ``nn((1 + eps) * x[i] + sum of relu(x[j] + lin(edge_attr[e])))`` over the
-    in-edges e from j to i. No message is kept. The product of an edge with up to 16 columns is
-    computed where it is read.
+    in-edges e from j to i. No message is stored. With up to 16 columns of edge features their
+    product with ``lin`` is not stored either.
 
     >>> conv = GINEConv(torch.nn.Linear(data.num_features, 16), edge_dim=4)
     >>> conv(data.x, data.edge_index, torch.rand(data.num_edges, 4)).shape
     torch.Size([100, 16])
 
     Args:
-        nn, eps, train_eps, **kwargs: as of `GINConv`.
-        edge_dim: columns of edge features; None if they have those of x.
+        nn, eps, train_eps, **kwargs: as in `GINConv`.
+        edge_dim: columns of edge features; None if they have as many as x, without ``lin``.
     """
 
     read_parts: ClassVar[dict[str, bool]] = {"lin": True}
@@ -93,12 +93,12 @@ class GINEConv(_OfEdges, OverSums, torch_geometric.nn.GINEConv):
 
 
 class NNConv(_OfEdges, torch_geometric.nn.NNConv):
-    """PyG's `NNConv` with sum or mean, where the edge network is a linear layer or a ``Sequential``
+    """PyG's `NNConv` with sum or mean. The edge network must be a linear layer, or a ``Sequential``
     that ends in one, with at most 64 input columns.
 
-    With h(e) for the input of that layer, the weight of an edge is a sum of basis matrices, W_0 +
-    sum over k of h_k(e) * W_k. So the sums of h_k(e) * x[j] come before the products with the
-    basis, which are one product for each target. No weight of an edge is ever made.
+    With the input h(e) of that last layer, the weight of an edge is a sum of matrices, W_0 + sum
+    over k of h_k(e) * W_k. So h_k(e) * x[j] is summed over the in-edges first, and then multiplied
+    by W_k, once for each target. No weight of an edge is ever made.
 
     >>> conv = NNConv(data.num_features, 16, torch.nn.Linear(4, data.num_features * 16))
     >>> conv(data.x, data.edge_index, torch.rand(data.num_edges, 4)).shape
@@ -107,7 +107,7 @@ class NNConv(_OfEdges, torch_geometric.nn.NNConv):
     Args:
         nn: the edge network, from edge features to in_channels * out_channels columns.
         aggr: "add" or "mean".
-        in_channels, out_channels, root_weight, bias, **kwargs: as of `SAGEConv`.
+        in_channels, out_channels, root_weight, bias, **kwargs: as in `SAGEConv`.
     """
 
     read_parts: ClassVar[dict[str, bool]] = {"lin": False}
@@ -137,7 +137,7 @@ class NNConv(_OfEdges, torch_geometric.nn.NNConv):
 
     @staticmethod
     def reason_against(conv: Any) -> str | None:
-        """Returns what a layer of PyG's has that the native one does not support."""
+        """Returns why the native layer cannot replace this layer of PyG's; None if it can."""
         last = last_linear(conv.nn)
         if type(last) not in (torch.nn.Linear, torch_geometric.nn.Linear, Linear):
             return f"an edge network that ends in {type(last).__name__} and not in a linear layer"
@@ -180,6 +180,5 @@ class NNConv(_OfEdges, torch_geometric.nn.NNConv):
 
 
 def last_linear(network: Any) -> Any:
-    """Returns the last layer of an edge network."""
     is_sequence = type(network) is torch.nn.Sequential and len(network) > 0
     return network[len(network) - 1] if is_sequence else network

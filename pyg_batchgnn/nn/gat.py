@@ -29,7 +29,7 @@ FILLS = ("add", "sum", "mean", "min", "max", "mul")
 
 @dataclass(frozen=True)
 class AttentionCall:
-    """The arguments of a call, and the slots of edges: each target's in order, then its loop."""
+    """One call of an attention layer. A slot is the place of an edge: by target, its loop last."""
 
     given: ConvInput
     # Self loops are replaced by one for each of the first ``loops`` targets; None keeps all edges.
@@ -43,7 +43,7 @@ class AttentionCall:
         return self.given.graph
 
     def options(self) -> dict[str, Any]:
-        """Returns the arguments that the operators of attention have in common."""
+        """Returns the arguments that all operators of attention take."""
         return {"node": self.graph.node, "loops": self.loops, "drop": self.drop, "key": self.key}
 
     @cached_property
@@ -60,13 +60,13 @@ class AttentionCall:
 
     @cached_property
     def kept(self) -> Tensor:
-        """[E] bool, True for edges that are not replaced."""
+        """[E] bool, False for self loops that are replaced."""
         if self.loops is None:
             return torch.ones(self.graph.num_edges, dtype=torch.bool)
         return self.graph.indices != self.graph.targets
 
     def spread(self, edges: Tensor, loops: Tensor | None) -> Tensor:
-        """Returns the rows of edges and of loops in their slots; differentiable."""
+        """Puts rows of edges and of loops into their slots; differentiable."""
         if not self.loops or loops is None:
             return edges.contiguous()
         rows = edges.new_empty(edges.size(0) + loops.size(0), edges.size(1))
@@ -87,8 +87,8 @@ class AttentionCall:
         return features.new_full((self.loops, features.size(1)), fill)
 
     def pyg_form(self, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns edges [2, E'] int64 and their values [E', H] in PyG's order: the edges of the
-        user without the replaced self loops, then the added loops."""
+        """Returns edges [2, E'] int64 and their values [E', H] in PyG's order: the user's edges
+        without replaced self loops, then the added loops."""
         order = torch.arange(self.graph.num_edges)
         if self.graph.edge is not None:
             order = torch.empty_like(order).scatter_(0, self.graph.edge.long(), order)
@@ -100,7 +100,7 @@ class AttentionCall:
 
 
 class AttentionConv(NativeConv):
-    """The base of the attention layers, beside PyG's class, whose attributes it reads."""
+    """The base of the attention layers. It stands before PyG's class and reads its attributes."""
 
     edge_values: ClassVar[str | None] = "edge_attr"
     pygs_node_dim: ClassVar[int] = 0
@@ -122,8 +122,8 @@ class AttentionConv(NativeConv):
         super().check(conv)
 
     def joining(self, weight: Tensor) -> tuple[Tensor, int]:
-        """Returns the weight and the groups of the product that makes a result of the rows of all
-        heads, [D, H * K]. ``weight``: [H * C, K]."""
+        """Returns the weight and the number of groups of the product that turns the rows of all
+        heads, [D, H * K], into the layer's result. ``weight``: [H * C, K]."""
         if self.concat:
             return weight, self.heads
         # The mean over heads is one product with all heads' columns.
@@ -141,20 +141,21 @@ class AttentionConv(NativeConv):
         *,
         update: Update | None = None,
     ) -> Tensor | tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Returns the rows of the targets of the layer, from the arguments of `SAGEConv.forward`.
+        """Returns the rows of the layer's targets, from the arguments of `SAGEConv.forward` and
+        these.
 
         Args:
-            x: no `Aggregated`: attention weighs neighbours by learned weights.
+            x: no `Aggregated`: attention weights are learned.
             layer: PyG's ``edge_attr`` is accepted in this place.
-            edge_attr: [E, edge_dim] (or [E]) for all edges of the minibatch, in its order, or of
+            edge_attr: [E, edge_dim] (or [E]) for all edges of the minibatch in its order, or of
                 ``edge_index``.
-            return_attention_weights: whether to return the edges and their weights after dropout as
-                well; those before dropout of `TransformerConv`, as in PyG also if it is False.
+            return_attention_weights: also returns edges and their attention weights, after dropout;
+                those of `TransformerConv` before it, and as in PyG for False, too.
 
         Returns:
             [D, heads * out_channels], or [D, out_channels] without ``concat``, of the weights'
-            dtype, bfloat16 under autocast. With ``return_attention_weights`` a pair of this and
-            ([2, E'] int64, [E', heads]), loops that were added behind the edges.
+                dtype, bfloat16 under autocast. With ``return_attention_weights`` a pair of this and
+                ([2, E'] int64, [E', heads]), added loops behind the edges.
         """
         wanted, before = return_attention_weights, self.returns_weights_before_dropout
         if wanted is None or not (wanted or before):
@@ -171,7 +172,7 @@ class AttentionConv(NativeConv):
     _attended: Callable[[AttentionCall], tuple[Terms, Tensor]]
 
     def terms(self, given: ConvInput, edge_attr: Tensor | None = None, seen: Any = None) -> Terms:
-        """``seen``: a list for the call and the softmax."""
+        """``seen``: a list that receives the call and the softmax."""
         both = min(given.graph.num_sources, given.graph.num_targets)
         loops = both if self.add_self_loops else None
         drop = self.dropout if self.training else 0.0
@@ -183,8 +184,7 @@ class AttentionConv(NativeConv):
         return terms
 
     def _edge_rows(self, call: AttentionCall, dtype: torch.dtype) -> Tensor | None:
-        """Returns the features of the edges, and of the added loops, in their slots, [slots,
-        edge_dim]; None without features."""
+        """Returns [slots, edge_dim], the features of edges and added loops, or None."""
         if call.edge_attr is None:
             return None
         if self.lin_edge is None:

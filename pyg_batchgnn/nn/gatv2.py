@@ -17,11 +17,13 @@ from pyg_batchgnn.nn.terms import Terms
 
 
 class GATv2Conv(AttentionConv, torch_geometric.nn.GATv2Conv):
-    """PyG's `GATv2Conv` with the same arguments, initialisation and ``state_dict``.
+    """PyG's `GATv2Conv` with the same arguments (see `GATConv`), initialisation and ``state_dict``.
 
-    Every source is multiplied once. The sums of the rows of source, target and edge are computed in
-    both passes, so that nothing of their size is kept. The arguments are those of `GATConv`; the
-    bias is added to the products too.
+    Every source is multiplied once. The sum of the source's, target's and edge's rows is computed
+    in both passes, and not stored. The bias is added to the products, too.
+
+    >>> GATv2Conv(data.num_features, 8, heads=2)(data.x, data.edge_index).shape
+    torch.Size([100, 16])
 
     Args:
         share_weights: multiplies targets by the weight of sources.

@@ -29,7 +29,7 @@ from pyg_batchgnn.nn.terms import RowProduct, Terms, Update, convolve
 
 @dataclass(frozen=True)
 class Scaling:
-    """The factors of the edges and nodes of a whole minibatch. Layers take prefixes."""
+    """The normalisation of a whole minibatch: factors of edges and nodes. Layers take prefixes."""
 
     in_edges: ops.InEdges  # the E' edges, without self loops if these are added separately
     edge_weight: Tensor | None  # [E'], or None if all are 1
@@ -38,7 +38,7 @@ class Scaling:
     loop: Tensor | None  # [N], the weight of a node's own row; None without loops
 
     def layer(self, graph: LayerGraph) -> LayerGraph:
-        """Returns the edges of a layer without self loops that are added separately."""
+        """Returns a layer's edges, without self loops that are added separately."""
         if self.in_edges.indptr.data_ptr() == graph.indptr.data_ptr():
             return graph
         indptr = ops.prefix(self.in_edges.indptr, graph.num_targets + 1)
@@ -55,10 +55,9 @@ def unweighted_scaling(whole: LayerGraph, add_loops: bool, dtype: torch.dtype) -
     made = _unweighted.setdefault(whole, {})
     if (add_loops, dtype) in made:
         return made[add_loops, dtype]
-    indptr, indices = whole.indptr, whole.indices
-    without = ops.drop_self_loops(indptr, indices) if add_loops else None
-    if without is not None:
-        indptr, indices = without.indptr, without.indices
+    edges = ops.InEdges(whole.indptr, whole.indices)
+    if add_loops and (without := ops.drop_self_loops(whole.indptr, whole.indices)):
+        edges, _ = without
     loops = int(add_loops)
 
     def scale(root: bool) -> Tensor:
@@ -66,33 +65,31 @@ def unweighted_scaling(whole: LayerGraph, add_loops: bool, dtype: torch.dtype) -
             degree = (whole.degree + loops).to(dtype)
             found = degree.rsqrt() if root else degree.reciprocal()
             return found.masked_fill_(degree == 0, 0.0)
-        return ops.degree_scale(indptr, whole.num_sources, loops=loops, root=root, dtype=dtype)
+        return ops.degree_scale(edges.indptr, whole.num_sources, loops=loops, root=root, dtype=dtype)
 
     loop = scale(root=False) if add_loops else None
-    found = Scaling(ops.InEdges(indptr, indices), None, scale(root=True), loop)
+    found = Scaling(edges, None, scale(root=True), loop)
     return made.setdefault((add_loops, dtype), found)
 
 
 def weighted_scaling(whole: LayerGraph, weight: Tensor, add_loops: bool, fill: float) -> Scaling:
     """Returns the normalisation of a graph with edge weights [E], differentiable in them."""
-    indptr, indices, targets = whole.indptr, whole.indices, whole.targets
+    edges, targets = ops.InEdges(whole.indptr, whole.indices), whole.targets
     degree = weight.new_zeros(whole.num_sources)
     loop = None
     if add_loops:
         loop = weight.new_full((whole.num_sources,), fill)
-        without = ops.drop_self_loops(indptr, indices)
-        if without is not None:
-            is_loop = indices == targets
+        if without := ops.drop_self_loops(whole.indptr, whole.indices):
+            is_loop = whole.indices == targets
             loop = loop.index_put((targets[is_loop],), weight[is_loop])
-            indptr, indices = without.indptr, without.indices
-            weight, targets = weight.index_select(0, without.kept), targets.index_select(0, without.kept)
+            edges, kept = without
+            weight, targets = weight.index_select(0, kept), targets.index_select(0, kept)
         degree = degree + loop
     degree = degree.index_add(0, targets, weight) if whole.degree is None else whole.degree.to(weight.dtype)
     scale = degree.pow(-0.5)
     scale = scale.masked_fill(scale == float("inf"), 0.0)
-    normalised = scale.index_select(0, indices) * weight * scale.index_select(0, targets)
-    in_edges = ops.InEdges(indptr, indices)
-    return Scaling(in_edges, normalised, None, None if loop is None else scale * loop * scale)
+    normalised = scale.index_select(0, edges.indices) * weight * scale.index_select(0, targets)
+    return Scaling(edges, normalised, None, None if loop is None else scale * loop * scale)
 
 
 class GCNConv(NativeConv, torch_geometric.nn.GCNConv):
@@ -151,10 +148,11 @@ class GCNConv(NativeConv, torch_geometric.nn.GCNConv):
         *,
         update: Update | None = None,
     ) -> Tensor:
-        """Returns the rows of the targets of the layer, from the arguments of `SAGEConv.forward`.
+        """Returns the rows of the layer's targets, from the arguments of `SAGEConv.forward` and
+        these.
 
         Args:
-            x: a tensor or a `RowView`; or `Aggregated`. There are no pairs (sources, targets).
+            x: a tensor, a `RowView` or `Aggregated`, not a pair (sources, targets).
             layer: PyG's ``edge_weight`` is accepted in this place.
             edge_weight: [E], for all edges of the minibatch in its order, or of ``edge_index``.
 
@@ -175,7 +173,6 @@ class GCNConv(NativeConv, torch_geometric.nn.GCNConv):
 
     @property
     def fill(self) -> float:
-        """The weight of the loops that are added to weighted edges."""
         return 2.0 if self.improved else 1.0
 
     def known_terms(
@@ -189,8 +186,8 @@ class GCNConv(NativeConv, torch_geometric.nn.GCNConv):
         return Terms((RowProduct(neighbours, self.lin.weight),), bias=self.bias), None
 
     def _aggregate(self, given: ConvInput, edge_weight: Tensor | None, dtype: torch.dtype) -> Tensor:
-        """Returns the normalised sums over in-edges and loops, [D, in_channels]. The edges of the
-        whole minibatch, which its first layer has, normalise every layer."""
+        """Returns [D, in_channels], the normalised sums over in-edges and loops. Every layer is
+        normalised by the edges of the whole minibatch, which its first layer has."""
         scaling = self._scaling(given.graph.whole or given.graph, edge_weight, ops.wide_dtype(dtype))
         graph, (table, row) = scaling.layer(given.graph), table_and_row(given.x)
         targets, edges = graph.num_targets, graph.num_edges

@@ -14,14 +14,15 @@ from pyg_batchgnn import ops
 from pyg_batchgnn.nn.aggregated import Aggregated
 from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, RowView, check_input, table_and_row
 from pyg_batchgnn.nn.layer_edges import LayerGraph
+from pyg_batchgnn.nn.layer_loop import fused_norm
 from pyg_batchgnn.nn.linear import Linear, is_watched, linear_of
 from pyg_batchgnn.nn.native_conv import NativeConv, layer_name, refuse
-from pyg_batchgnn.nn.norm import BatchNorm, fused_norm, native_norm
+from pyg_batchgnn.nn.norm import BatchNorm, native_norm
 from pyg_batchgnn.nn.terms import RowProduct, Terms, Update, convolve
 
 
 class OverSums(NativeConv):
-    """The base of layers that apply a module to sums over neighbours and the own rows."""
+    """The base of layers that apply a module to the own row plus a sum over neighbours."""
 
     nn: torch.nn.Module
     eps: Tensor
@@ -82,14 +83,9 @@ class GINConv(OverSums, torch_geometric.nn.GINConv):
         norm: BatchNorm | None = None,
         update: Update | None = None,
     ) -> Tensor:
-        """Returns the rows of the targets of the layer, [D, F'].
-
-        The arguments are those of `SAGEConv.forward`, and:
-
-        Args:
-            norm: the normalisation after the module. The module takes it as its second argument.
-            update: ReLU and dropout after both.
-        """
+        """Returns the rows of the layer's targets, [D, F'], from the arguments of
+        `SAGEConv.forward` and ``norm``: the normalisation after the module, which takes it as
+        second argument. ``update`` follows both."""
         return convolve(self, x, edge_index, layer, size, update, norm=norm)
 
     def terms(self, given: ConvInput, norm: BatchNorm | None = None) -> Terms:
@@ -129,7 +125,7 @@ class GINConv(OverSums, torch_geometric.nn.GINConv):
 
 
 class Perceptron(torch.nn.Module):
-    """Two linear layers with normalisation and activation between them, computed together."""
+    """Two linear layers with normalisation and activation in between, in fewer passes."""
 
     def __init__(
         self,

@@ -25,7 +25,7 @@ from pyg_batchgnn.types import NodePiece, Relation, SampledMinibatch
 
 @dataclass(frozen=True)
 class MinibatchEdges:
-    """A layer of a minibatch; 1 is nearest the input."""
+    """The edges of one layer of a minibatch; layer 1 is nearest the input."""
 
     minibatch: SampledMinibatch
     layer: int
@@ -43,7 +43,7 @@ class MinibatchEdges:
 
 @dataclass(frozen=True)
 class WholeGraphEdges:
-    """PyG's edges of a graph held whole."""
+    """The edges of a whole graph, as PyG's ``edge_index_dict`` gives them."""
 
     edge_index: Mapping[Relation, Tensor]  # [2, E], sources above targets, by relation
     sizes: Mapping[str, int]  # the number of nodes of each type whose rows are known
@@ -61,7 +61,7 @@ class WholeGraphEdges:
 
 @dataclass(frozen=True)
 class PieceEdges:
-    """A layer of a piece of all nodes, for inference."""
+    """The edges of some nodes of a graph, for the inference of all nodes."""
 
     piece: NodePiece  # some nodes with all their in-edges. The targets are the first sources.
     # By relation, the degrees of the sources in the whole graph (`LayerGraph.degree`).
@@ -81,12 +81,12 @@ class PieceEdges:
         return self.piece.nodes[name].num_nodes if name in self.piece.nodes else otherwise
 
 
-#: The edges of a layer by relation, and its rows by node type.
+#: The edges of a layer by relation, and the nodes that it reads and computes by type.
 TypedEdges: TypeAlias = MinibatchEdges | WholeGraphEdges | PieceEdges
 
 
 def typed_edges(edges: Any, layer: int | None, x: Mapping[str, Rows]) -> TypedEdges:
-    """Returns the edges of a layer in one form."""
+    """Returns the edges of a layer in one form, from any that `HeteroConv.forward` takes."""
     for name, rows in x.items():
         check_matrix(f"x_dict[{name!r}]", rows)
     if is_typed(edges):
@@ -121,14 +121,14 @@ Join: TypeAlias = Callable[[list[Tensor]], Tensor]
 
 @dataclass
 class TypeTerms:
-    """The terms that the relations of a layer give one node type."""
+    """The terms that add up to the rows of one node type after a layer of several relations."""
 
     rows: LayerRows
     source: NodeRows | None  # the rows that the layer reads of this type; None if there are none
     parts: list[Terms] = field(default_factory=list)
 
     def result(self, join: Join | str, update: Update | None = None, training: bool = False) -> Tensor:
-        """Returns the rows of the type after the layer, with ReLU and dropout."""
+        """Returns [D, O], the rows of the type after the layer, with ReLU and dropout."""
         own = None if self.source is None else self.source.own()
         if isinstance(join, str):
             by = len(self.parts) if join == "mean" else 1
@@ -140,7 +140,7 @@ class TypeTerms:
 def terms_by_type(
     convs: Mapping[Relation, Any], x: Mapping[str, Rows], edges: TypedEdges, values: EdgeValues
 ) -> dict[str, TypeTerms]:
-    """Computes a layer of several relations up to the sum over them."""
+    """Computes the terms of a layer of several relations, not yet added up, by node type."""
     graphs = {relation: edges.graph(relation) for relation in convs}
     found = {relation: graph for relation, graph in graphs.items() if graph is not None}
     readers = Counter(source for source, _, _ in found)
@@ -197,22 +197,23 @@ _AGGREGATIONS = ("sum", "mean", "min", "max", "cat", None)
 
 
 class HeteroConv(torch_geometric.nn.HeteroConv):
-    """PyG's `HeteroConv` over native convolutions, with the same arguments and ``state_dict``; rows
-    are read in place.
+    """PyG's `HeteroConv` over native convolutions, with the same arguments and ``state_dict``. With
+    "sum" and "mean" all relations into a type are one pass of products. Native minibatches are read
+    in place: ``conv(x_dict, minibatch, layer)``.
 
-    ``conv(x_dict, minibatch, layer)`` computes one layer of a minibatch of several types. With
-    "sum" and "mean" all relations into a type are one pass of products. A layer of one relation is
-    bitwise identical to its convolution.
+    >>> conv = HeteroConv({("author", "writes", "paper"): SAGEConv((4, 4), 16)})
+    >>> conv(typed.x_dict, typed.edge_index_dict)["paper"].shape
+    torch.Size([50, 16])
 
     Args:
-        convs: the convolution of each relation, of this package; `GCNConv` within one node type.
-            Layers that add self loops are refused between two types, as in PyG.
-        aggr: how the results of relations into one type become one: "sum", "mean", "min", "max",
+        convs: the native convolution of each relation. One that adds self loops, as `GCNConv` does,
+            needs a relation within one node type, as in PyG.
+        aggr: how the results of relations into one type are joined: "sum", "mean", "min", "max",
             "cat", or None to stack them.
 
     Raises:
-        TypeError: a convolution is not of this package.
-        ValueError: the aggregation is unknown, or a layer would add self loops between two types.
+        TypeError, ValueError: a convolution is not native, or would add self loops between two
+            types, or the aggregation is unknown.
     """
 
     def __init__(self, convs: Mapping[Relation, MessagePassing], aggr: str | None = "sum") -> None:
@@ -236,17 +237,18 @@ class HeteroConv(torch_geometric.nn.HeteroConv):
         update: Update | None = None,
         **kwargs_dict: Mapping[Relation, Tensor],
     ) -> dict[str, Tensor]:
-        """Returns the rows of the targets of each type that a relation leads to.
+        """Returns the rows of the targets by node type, for the types that a relation leads to.
 
         Args:
             x_dict: [>= N, F] by node type, the rows of the sources, tensors or `RowView`; the first
                 D are the rows of the targets. `features_by_type` reads them from a minibatch.
-            edge_index_dict: a minibatch with ``layer``, or [2, E] by relation, some may be missing.
-            layer: the number of the layer in the minibatch; 1 is nearest the input. PyG's values of
-                edges by relation are accepted in this place.
+            edge_index_dict: a minibatch with ``layer``, or [2, E] by relation, where some may be
+                missing.
+            layer: the number of the layer in the minibatch; 1 is nearest the input. PyG's edge
+                values by relation are accepted in this place.
             update: ReLU and dropout of the results, in the same pass where possible.
-            **kwargs_dict: values of all edges of the minibatch by relation: ``edge_attr_dict`` for
-                attention, ``edge_weight_dict`` for GCN.
+            **kwargs_dict: edge values by relation, of all edges of the minibatch:
+                ``edge_attr_dict`` for attention, ``edge_weight_dict`` for GCN.
 
         Returns:
             [D, out_channels] by node type; [D, relations, out_channels] if ``aggr`` is None.

@@ -38,7 +38,7 @@ ComputeInputs = Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]]
 
 @dataclass(frozen=True)
 class LayerStep:
-    """A layer of a model, with all that follows it row by row."""
+    """A layer of a model for `infer_layers`, with the row-wise steps that follow it."""
 
     # The convolution of each relation; relations that the graph does not have are left out.
     convs: Mapping[Relation, torch.nn.Module]
@@ -56,7 +56,7 @@ class LayerStep:
         return self.weights.get(relation)
 
     def result_bytes(self, columns: Mapping[str, int], relations: Sequence[Relation]) -> dict[str, int]:
-        """Returns the bytes that the layer takes for each target, by node type."""
+        """Returns the bytes of memory that the layer takes for each target, by node type."""
         found: dict[str, int] = {}
         for relation in relations:
             source, _, target = relation
@@ -65,11 +65,9 @@ class LayerStep:
         return found
 
     def edge_bytes(self, relations: Sequence[Relation]) -> int:
-        """Returns the bytes that the layer takes for each edge beside its numbers.
-
-        Most native layers aggregate before they multiply. Others have products of all sources, and
-        PyG's a message on every edge: at most that for each edge, and two arrays between.
-        """
+        """Returns the bytes of memory that the layer takes for each edge, beside node ids. Most
+        native layers take none, as they aggregate before they multiply. Others multiply all
+        sources, and PyG's store a message per edge: it and two arrays like it are counted."""
         convs = [self.convs[one] for one in relations]
         others = [one for one in convs if not isinstance(one, _SUMS_FIRST) or getattr(one, "project", False)]
         return 4 * 3 * max(map(widest, others), default=0)
@@ -84,26 +82,26 @@ def infer_layers(
     node_types: Collection[str] | None = None,
     inputs: ComputeInputs | None = None,
 ) -> list[dict[str, Tensor]]:
-    """Computes all nodes, layer by layer. Collective over ranks.
+    """Computes all nodes of a graph, layer by layer. Collective over ranks.
 
-    Modules keep their mode: call ``eval()`` before. Every module must compute each row by itself
+    Call ``eval()`` before; modules keep their mode. Every module must compute each row by itself
     (`check_row_wise`).
 
     Args:
         steps: the layers from the input on.
         nodes: the nodes that this process owns: ``loader.all_nodes()``.
-        keep: the number of tables to return.
-        node_types: the types whose rows after the last layer are wanted; all where None. Layers
-            compute the types that these depend on, and no others.
-        inputs: computes the input of the first layer from features, each row by itself, such as a
-            `HeteroDictLinear`, for one type at a time. The features themselves where None.
+        keep: how many of the last layers' results to return.
+        node_types: the types wanted after the last layer; None for all. Types on which these do not
+            depend are not computed.
+        inputs: computes the input of the first layer from the features of a type, each row by
+            itself, such as a `HeteroDictLinear`. None takes the features.
 
     Returns:
-        The rows of the owned nodes by type after each of the last ``keep`` layers, [n, F] each. The
-        input of the first layer counts as layer 0.
+        For each of the last ``keep`` layers the rows of the owned nodes by type, [n, F] each. The
+            input of the first layer counts as layer 0.
 
     Raises:
-        ValueError: a type is wanted that no layer computes, or one is read that has no features.
+        ValueError: a wanted type is computed by no layer, or a type that is read has no features.
     """
     relations = _relations_read(steps, nodes.schema.relations, node_types)
     return _infer_steps(steps, relations, nodes, keep, inputs)
@@ -118,8 +116,8 @@ def infer_last_inputs(
     hidden_types: Collection[str] | None = None,
     inputs: ComputeInputs | None = None,
 ) -> dict[str, Tensor]:
-    """Computes what the last layer reads for ``node_types``, or its input of ``hidden_types``, [n,
-    F] by type, without the last layer itself. It raises what `infer_layers` raises."""
+    """Computes the input of the last layer, [n, F] by type, without the last layer itself: the rows
+    that it reads for ``node_types``, or the rows of ``hidden_types``. Raises as `infer_layers`."""
     before, existing = steps[:-1], nodes.schema.relations
     relations = _relations_read(steps, existing, node_types)
     if before and hidden_types is not None:
@@ -201,7 +199,7 @@ def _by_rows(name: str, rows: ReadableRows, nodes: OwnedNodes, inputs: ComputeIn
 
 
 def _chunks(count: int) -> Iterator[range]:
-    """Yields ranges of rows that are computed together, one at least."""
+    """Yields the ranges of rows that are computed at a time; at least one."""
     for begin in range(0, max(1, count), _CHUNK):
         yield range(begin, min(begin + _CHUNK, count))
 
@@ -248,11 +246,9 @@ def infer_model(
     node_types: Collection[str] | None = None,
     inputs: ComputeInputs | None = None,
 ) -> dict[str, ModelOutput]:
-    """Computes all nodes with a model in evaluation mode, by node type. Collective over ranks.
-
-    The arguments are those of `infer_layers`. If the layer before computes no rows of a type, its
-    hidden rows have no columns.
-    """
+    """Computes all nodes with a model in evaluation mode, by node type; arguments as in
+    `infer_layers`. Collective over ranks. ``hidden`` of a type may have no columns: not
+    computed."""
     keep = 2 if model._modules.get("jk") is None else len(steps)
     with evaluating(model):
         kept = infer_layers(steps, nodes, keep, node_types=node_types, inputs=inputs)
@@ -288,7 +284,7 @@ def _finished(
 def nodes_of(
     loader: Any, memory_budget: int | str | None, progress: bool, scratch: str | Path | None = None
 ) -> OwnedNodes:
-    """Returns all nodes of a loader's graph."""
+    """Returns ``loader.all_nodes(...)``. Raises TypeError if ``loader`` is none of this package."""
     if not hasattr(loader, "all_nodes"):
         raise TypeError(
             f"inference takes a pyg_batchgnn.MacrobatchNeighborLoader, got {type(loader).__name__}; its "
@@ -325,10 +321,8 @@ _ALONG_A_DIMENSION = (torch.nn.Softmax, torch.nn.LogSoftmax, torch.nn.Softmin, t
 
 
 def check_row_wise(modules: Iterable[torch.nn.Module]) -> None:
-    """Raises ValueError for a module whose result depends on what else is in a call.
-
-    Layers are computed in pieces of the nodes, so every node must be computed by itself.
-    """
+    """Raises ValueError for a module that mixes the rows of a call, as by batch statistics:
+    inference computes nodes in pieces."""
     for module in modules:
         name = layer_name(module)
         if isinstance(module, _OVER_ROWS) or getattr(module, "mode", None) == "graph":

@@ -24,14 +24,14 @@ from pyg_batchgnn.types import SampledMinibatch
 
 @dataclass(frozen=True, eq=False)
 class RowView:
-    """A view of rows of a table: row i is ``table[row[i]]``.
+    """Rows of a table that are read in place: row i is ``table[row[i]]``.
 
-    The first layer takes it as input, so that the features of a minibatch are never copied. It gets
-    no gradient: rows that are trained must be gathered first, ``table[row]``.
+    Native first layers take it as input, so that the features of a minibatch are never copied. It
+    has no gradient: gather rows that are trained first, ``table[row]``.
 
     Attributes:
-        table: [M, F] float32, float64, float16 or bfloat16 on the CPU, columns contiguous;
-            memory-mapped too. Or a `QuantizedTensor`, whose codes layers read.
+        table: [M, F] float32, float64, float16 or bfloat16 on the CPU, columns contiguous, also
+            memory-mapped. Or a `QuantizedTensor`, of which layers read the codes.
         row: [N] int32 or int64 rows of ``table``, checked here.
     """
 
@@ -83,8 +83,8 @@ Edges = Tensor | SampledMinibatch | LayerGraph
 
 @dataclass(eq=False)
 class NodeRows:
-    """The rows of one node type in a layer, which relations read one after the other. Every reader
-    leaves rows for the next one, so that the gradients of all are added while they are written."""
+    """The rows of one node type in a layer, which several relations read in turn. Each reader
+    passes them on, so that the gradients of all are added while they are written."""
 
     # [>= N, F], the rows for the next reader. After the last one they may be the first ``targets``
     # alone.
@@ -94,13 +94,13 @@ class NodeRows:
     _own: tuple[Rows, Rows] | None = None
 
     def own(self) -> Rows:
-        """Returns the rows of the targets, [D, F], the same object until a relation has read."""
+        """Returns the rows of the targets, [D, F], one object until a relation has read them."""
         if self._own is None or self._own[0] is not self.rows:
             self._own = self.rows, head(self.rows, self.targets)
         return self._own[1]
 
     def aggregate(self, graph: LayerGraph, reduce: str, out_dtype: torch.dtype) -> Tensor:
-        """Reduces the rows of the sources for each target of a relation (`ops.aggregate`)."""
+        """Aggregates the rows of a relation's sources for each target, [D, F] (`ops.aggregate`)."""
         rows, edges = head(self.rows, graph.num_sources), (graph.indptr, graph.indices)
         if isinstance(rows, RowView) or not (torch.is_grad_enabled() and rows.requires_grad):
             table, row = table_and_row(rows)
@@ -128,7 +128,7 @@ class ConvInput:
 
     @property
     def targets_in_sources(self) -> bool:
-        """True if the targets are the first sources, so that their rows are the first of ``x``."""
+        """True if the targets are the first sources."""
         return self.target is self.source
 
     def own_rows(self) -> Rows | None:
@@ -142,13 +142,13 @@ def head(x: Rows, rows: int) -> Rows:
 
 
 def table_and_row(x: Rows) -> tuple[Tensor, Tensor | None]:
-    """Returns the table that rows lie in, and which they are; None for all of it."""
+    """Returns the table that holds the rows, and their numbers in it; None for the whole table."""
     return (x.table, x.row) if isinstance(x, RowView) else (x, None)
 
 
 def table_of(x: Rows, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
-    """Returns the table and rows for an operator, columns contiguous; a float64 copy if the layer
-    computes in float64."""
+    """Returns table and row numbers for an operator: columns contiguous, float64 for such a
+    layer."""
     if isinstance(x, RowView):
         if dtype == torch.float64 and x.dtype != dtype:
             return x.gather().to(dtype), None
@@ -160,14 +160,12 @@ def table_of(x: Rows, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
 def conv_input(
     x: Rows | tuple[Rows, Rows | None], edges: Edges, layer: int | None, size: tuple[int, int] | None = None
 ) -> ConvInput:
-    """Checks the arguments of a convolution and brings them to one form.
+    """Checks the arguments of a convolution, and returns them in one form.
 
     Args:
-        x: the rows of the sources, and the targets are the first of them; or (sources, targets or
-            None).
+        x: the rows of the sources, with the targets first; or (sources, targets or None).
         edges: a minibatch (with ``layer``), a `LayerGraph`, or PyG's [2, E] edge_index.
-        layer: the number of the layer in the minibatch; 1 is nearest the input. None without a
-            minibatch.
+        layer: the number of the layer in the minibatch; 1 is nearest the input. None without one.
         size: (N, D), for an edge_index if the rows do not tell.
     """
     pair = isinstance(x, (tuple, list))
@@ -198,7 +196,7 @@ def conv_input(
 
 
 def check_matrix(name: str, rows: Any) -> None:
-    """Raises unless ``rows`` are a dense matrix or a `RowView`."""
+    """Raises TypeError or ValueError unless ``rows`` are a dense matrix or a `RowView`."""
     if isinstance(rows, RowView):
         return
     if not isinstance(rows, Tensor):
@@ -230,7 +228,7 @@ def _graph(
 
 
 def features_of(minibatch: SampledMinibatch) -> RowView:
-    """Returns the features ``x`` of a minibatch of one node type, read in place."""
+    """Returns the features ``x`` of a minibatch of one node type, to be read in place."""
     row: Tensor | None = getattr(minibatch, "row", None)
     block: Mapping[str, Tensor] = getattr(minibatch, "block", {})
     if row is not None and "x" in block:
@@ -242,7 +240,7 @@ def features_of(minibatch: SampledMinibatch) -> RowView:
 
 
 def features_by_type(minibatch: SampledMinibatch) -> dict[str, Rows]:
-    """Returns the features ``x`` of a minibatch by node type that has some, read in place."""
+    """Returns a minibatch's features ``x`` by node type that has some, to be read in place."""
     found: dict[str, Rows] = {}
     for name, group in zip(minibatch.schema.node_types, minibatch.schema.node_groups, strict=True):
         rows: Any = getattr(minibatch, "attributes", {}).get(group)
@@ -253,7 +251,7 @@ def features_by_type(minibatch: SampledMinibatch) -> dict[str, Rows]:
 
 
 def check_input(x: Tensor | RowView, columns: int, dtype: torch.dtype, name: str = "x") -> None:
-    """Raises unless a layer of ``columns`` that computes in ``dtype`` can read ``x``."""
+    """Raises TypeError or ValueError unless a layer [columns, ...] in ``dtype`` can read ``x``."""
     if len(x.shape) != 2 or x.shape[1] != columns:
         raise ValueError(f"{name} must be [rows, {columns}], got {list(x.shape)}")
     if not x.dtype.is_floating_point or (x.dtype == torch.float64 and dtype != torch.float64):
@@ -263,8 +261,9 @@ def check_input(x: Tensor | RowView, columns: int, dtype: torch.dtype, name: str
 
 
 class HaloPass:
-    """One forward pass of a minibatch that reads rows of halo nodes from caches: behind the own
-    rows, without a gradient. Edges from halo nodes without one are left out. For each layer::
+    """One forward pass of a minibatch with historical embeddings: rows of halo nodes are read from
+    caches, without a gradient, and stand behind the own rows. Edges from halo nodes that are not in
+    a cache are left out. For each layer::
 
         halo = HaloPass(minibatch)
         x = conv1(halo.inputs(1, features), halo.graph(1)).relu()
@@ -283,7 +282,7 @@ class HaloPass:
         self._minibatch, self._rows = minibatch, batch.begin_pass()
 
     def graph(self, layer: int) -> HaloGraph:
-        """Returns the edges of a layer from sources that have a row."""
+        """Returns the edges of a layer, without those from halo nodes that have no row."""
         batch, rows = self._minibatch, self._rows
         in_edges = rows.in_edges(layer)
         return HaloGraph(
@@ -294,9 +293,8 @@ class HaloPass:
         )
 
     def inputs(self, layer: int, x: Rows) -> Rows:
-        """Returns the own rows of a layer's input with the cached rows behind them; codes stay.
-        ``x``: the own nodes' rows of the layer before; for layer 1 a `RowView` of their
-        features."""
+        """Returns the input of a layer: the own rows ``x``, then cached rows of halo nodes; int8
+        codes stay. ``x``: the result of the layer before, or features for layer 1 (`RowView`)."""
         rows = self._rows
         if x.size(0) != rows.own_rows(layer):
             raise ValueError(
@@ -313,5 +311,5 @@ class HaloPass:
         return ops.rows_like(table, torch.cat([own, ops.as_stored(cached).to(own.dtype)]))
 
     def finish(self) -> None:
-        """Ends the pass: rows that other ranks want are sent."""
+        """Ends the pass: sends the rows that other ranks cache."""
         self._rows.push()

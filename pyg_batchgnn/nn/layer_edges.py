@@ -23,7 +23,7 @@ from pyg_batchgnn.types import LayerHops, Relation, SampledMinibatch
 
 @dataclass(frozen=True, eq=False)
 class LayerRows:
-    """The nodes of one type in a layer."""
+    """The nodes of one type that a layer reads and computes."""
 
     num_targets: int  # D, the number of rows that the layer computes
     num_sources: int  # N >= D, the number of rows that it reads
@@ -80,7 +80,7 @@ class LayerGraph:
         return ops.transpose(self.indptr, self.indices, self.num_sources)
 
     def by_source_for(self, x: Tensor) -> ops.BySource | tuple[()]:
-        """Returns the edges sorted by source if the gradient of ``x`` needs them."""
+        """Returns `by_source` if the gradient of ``x`` needs it, else ()."""
         return self.by_source if x.requires_grad and torch.is_grad_enabled() else ()
 
     @cached_property
@@ -89,13 +89,13 @@ class LayerGraph:
         return self.in_edges.targets()
 
     def dropout_key(self) -> int:
-        """Returns the key of the layer's dropout: always the same for a layer of a minibatch, drawn
-        from torch's default generator for a whole graph."""
+        """Returns the key of the layer's dropout: fixed for a layer of a minibatch, drawn from
+        torch's default generator for a whole graph."""
         return ops.drawn_key() if self.key is None else self.key
 
     def edge_rows(self, attr: Tensor | None, columns: int | None, dtype: torch.dtype) -> Tensor:
-        """Returns the features of the layer's edges in its order, [E, columns]. ``attr``: of all
-        edges of a minibatch, or of the user's edges. ``columns``: any number where None."""
+        """Returns [E, columns], the features of the layer's edges in its order. ``attr``: of all
+        edges of the minibatch, or in the user's order. ``columns``: None for any number."""
         edges = self.num_edges
         if attr is None:
             raise ValueError("the layer reads edge_attr, the features of edges, but it is not given")
@@ -106,7 +106,7 @@ class LayerGraph:
         return self._in_order(attr).to(dtype)
 
     def edge_weights(self, weight: Tensor, dtype: torch.dtype) -> Tensor:
-        """Returns the weights of the layer's edges in its order, [E], from those of all edges."""
+        """Returns [E], the weights of the layer's edges in its order, from those of all edges."""
         edges = (self.whole or self).num_edges
         if weight.dim() != 1 or weight.numel() != edges:
             raise ValueError(f"edge_weight must be [{edges}], one entry per edge, got {list(weight.shape)}")
@@ -118,8 +118,8 @@ class LayerGraph:
 
 @dataclass(frozen=True, eq=False)
 class HaloGraph(LayerGraph):
-    """The in-edges of a layer that reads rows of halo nodes from caches. These are not expanded, so
-    their degrees in the minibatch are unknown."""
+    """The in-edges of a layer that reads rows of halo nodes from caches. Halo nodes have no
+    in-edges in the minibatch, so that their degrees are unknown."""
 
 
 #: The rows that a layer computes, with the ids and the key of their dropout.
@@ -139,7 +139,7 @@ def is_typed(edges: Any) -> TypeGuard[SampledMinibatch]:
 
 
 def has_halo(minibatch: Any) -> bool:
-    """Returns whether a minibatch reads rows of halo nodes from caches."""
+    """Returns whether a minibatch is one with historical embeddings."""
     return hasattr(minibatch, "begin_pass")
 
 
@@ -151,11 +151,11 @@ _layers: WeakKeyDictionary[SampledMinibatch, dict[Relation | None, tuple[_Stamp,
 
 
 def layer_graph(minibatch: SampledMinibatch, layer: int, relation: Relation | None = None) -> LayerGraph:
-    """Returns a layer of a minibatch, the same object until its edges are changed.
+    """Returns the edges of a layer of a minibatch: the same object until the minibatch is changed.
 
     Args:
         layer: 1 is nearest the input.
-        relation: the relation whose edges are wanted; None if there is only one.
+        relation: the relation of the edges; None if there is only one.
     """
     if not isinstance(minibatch, SampledMinibatch):
         raise TypeError(
@@ -181,7 +181,7 @@ def layer_graph(minibatch: SampledMinibatch, layer: int, relation: Relation | No
 
 
 def _stamp(values: Tensor) -> tuple[int, int]:
-    """Returns a mark that changes when a tensor is replaced or torch writes to it."""
+    """Returns a pair that changes when a tensor is replaced or torch writes to it."""
     return id(values), 0 if values.is_inference() else values._version
 
 
@@ -221,8 +221,8 @@ def _layer_graph(
 
 
 def layer_rows(minibatch: SampledMinibatch, layer: int, name: str) -> LayerRows:
-    """Returns the nodes of a type that a layer of a minibatch computes. ``layer``: from 1 on; 0 is
-    the layer below the lowest sampled one, which computes all nodes."""
+    """Returns the nodes of a type that a layer reads and computes. ``layer``: from 1 on, or 0 for a
+    layer below the first, which computes all nodes."""
     nodes = minibatch.nodes_of(name)
     count = sources = nodes.node.numel()
     if layer != 0:
@@ -233,7 +233,7 @@ def layer_rows(minibatch: SampledMinibatch, layer: int, name: str) -> LayerRows:
 
 
 def all_nodes(minibatch: SampledMinibatch) -> LayerGraph:
-    """Returns the layer below the lowest sampled one: all nodes are targets, without edges."""
+    """Returns a layer below the first: all nodes are its targets, and it has no edges."""
     nodes = minibatch.node.numel()
     return LayerGraph(
         ops.InEdges(torch.zeros(nodes + 1, dtype=torch.int64), minibatch.indices[:0]),
@@ -244,19 +244,20 @@ def all_nodes(minibatch: SampledMinibatch) -> LayerGraph:
 
 
 def dropout_node(node: Tensor, example: Tensor | None, rows: int | None = None) -> Tensor:
-    """Returns the ids of rows for dropout. Two examples of one node have different ids."""
+    """Returns [rows] int64, the ids by which dropout of rows is keyed: original node ids, in
+    disjoint sampling folded with ``example``, so that copies of a node drop other elements."""
     return node[:rows] if example is None else ops.fold_key(node[:rows], example[:rows])
 
 
 def _dropout_key(minibatch: SampledMinibatch, layer: int, names: tuple[str, ...] | None) -> int:
-    """Returns the key of the dropout of a layer, of the type or relation with these names, which
-    are no part of it in a plain graph."""
+    """Returns the key of a layer's dropout. ``names``: of the node type or relation that it is for;
+    ignored in a graph of one type and one relation."""
     key = ops.dropout_key(minibatch.seed, minibatch.epoch, minibatch.key, layer)
     return key if names is None or minibatch.schema.is_plain else named_key(key, names)
 
 
 def named_key(key: int, names: tuple[str, ...]) -> int:
-    """Returns the key of a dropout for the type or the relation with these names."""
+    """Folds the names of a node type or a relation into a key of dropout."""
     return ops.to_signed(ops.fold_key(key & _WORD, _digest(names)))
 
 
@@ -271,9 +272,9 @@ _whole: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 
 
 def whole_graph(edge_index: Tensor, num_sources: int, num_targets: int) -> LayerGraph:
-    """Returns a whole graph from edges in any order, sorted once for as long as the tensor is not
-    modified. Contents are compared by sums, because writes through ``.data``, NumPy or DLPack do
-    not change the version.
+    """Returns a whole graph from edges in any order. They are sorted once, until the tensor is
+    modified: writes of torch change its version, other writes (``.data``, NumPy, DLPack) the sums
+    of its contents.
 
     Args:
         edge_index: [2, E] int64 (or int32), sources above targets, checked here.

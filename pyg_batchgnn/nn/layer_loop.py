@@ -13,7 +13,7 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn.inputs import Rows, head
 from pyg_batchgnn.nn.linear import is_watched
-from pyg_batchgnn.nn.norm import BatchNorm, fused_norm, row_norm
+from pyg_batchgnn.nn.norm import BatchNorm, row_norm
 from pyg_batchgnn.nn.terms import Update
 from pyg_batchgnn.types import Relation
 
@@ -28,7 +28,7 @@ class ModelOutput(NamedTuple):
 
 
 def wrong_hops(layers: int, hops: int | None, hint: str = "") -> ValueError:
-    """Returns the error for a minibatch that was sampled for another number of layers."""
+    """Returns the error for a minibatch with another number of hops than the model has layers."""
     return ValueError(
         f"a model of {layers} layers needs minibatches of {layers} hops, but this one has {hops}; "
         f"give the loader {layers} entries in num_neighbors{hint}"
@@ -38,8 +38,8 @@ def wrong_hops(layers: int, hops: int | None, hint: str = "") -> ValueError:
 def run_layers(
     compute: Callable[[int, Any], Any], layers: int, x: Any, *, keep_all: bool
 ) -> tuple[Any, list[Any]]:
-    """Computes the layers of a model, each from the result of the one before. Returns the input of
-    the last layer, and the results of all layers, or of the last one alone."""
+    """Calls ``compute(index, x)`` for each layer with the result of the one before. Returns the
+    input of the last layer, and the results of all layers, or of the last without ``keep_all``."""
     before: Any = x
     results: list[Any] = []
     for index in range(layers):
@@ -55,15 +55,15 @@ def module_key(names: str | Relation) -> str:
 
 
 def end_of(model: torch.nn.Module, node_type: str) -> list[Any]:
-    """Returns the jumping knowledge and the linear layer behind the layers, or None. A typed model
-    has one of each type."""
+    """Returns the jumping knowledge and the linear layer behind a model's layers, None if it has
+    none. A typed model has one of each per node type."""
     parts: list[Any] = [model._modules.get(name) for name in ("jk", "lin")]
     key = module_key(node_type)
     return [one[key] if isinstance(one, torch.nn.ModuleDict) else one for one in parts]
 
 
 def last_rows(results: Sequence[Any], rows: int, knowledge: torch.nn.Module | None) -> Tensor:
-    """Returns the first rows of the last layer, or of the jumping knowledge over all layers."""
+    """Returns the first ``rows`` rows of the last layer's result, or of the jumping knowledge."""
     if knowledge is not None:
         joined: Tensor = knowledge([one[:rows] for one in results])
         return joined
@@ -73,7 +73,7 @@ def last_rows(results: Sequence[Any], rows: int, knowledge: torch.nn.Module | No
 def model_output(
     model: torch.nn.Module, before: Any, results: Sequence[Any], rows: int, node_type: str = ""
 ) -> ModelOutput:
-    """Returns the output of a model for its first rows, or the first rows of a type."""
+    """Returns the output of a model for its first ``rows`` rows, of one type in a typed model."""
     knowledge, last = end_of(model, node_type)
     out = last_rows(results, rows, knowledge)
     if last is not None:
@@ -91,13 +91,18 @@ def wide(x: Tensor) -> Tensor:
 
 
 def fuses_relu(act: Any) -> bool:
-    """Returns whether an activation is a ReLU that others may compute, as nobody watches it."""
+    """Returns whether an activation is a ReLU without hooks, which a product can compute."""
     return type(act) is torch.nn.ReLU and not is_watched(act)
 
 
+def fused_norm(norm: torch.nn.Module) -> BatchNorm | None:
+    """Returns the native batch normalisation with ReLU inside an unwatched module, or None."""
+    inside = norm.module if type(norm) is torch_geometric.nn.BatchNorm and not is_watched(norm) else None
+    return inside if isinstance(inside, BatchNorm) and inside.relu else None
+
+
 def is_row_wise_norm(norm: torch.nn.Module) -> bool:
-    """Returns whether a normalisation computes each row by itself, and keeps no result for its
-    gradient."""
+    """Returns whether a normalisation works row by row, and its gradient without its result."""
     if type(norm) is torch.nn.LayerNorm:
         return len(norm.normalized_shape) == 1
     is_by_node = type(norm) is torch_geometric.nn.LayerNorm and norm.mode == "node"
@@ -120,7 +125,9 @@ class LayerEnd:
         dropout: Callable[[], tuple[int, Tensor | None]],
         normed: Callable[[BatchNorm], Tensor] | None = None,
     ) -> Tensor:
-        """Returns the rows of a layer after all steps, in as few passes as possible."""
+        """Returns a layer's rows after all steps, in as few passes as possible. ``convolve``:
+        computes the convolution with an `Update`. ``dropout``: returns key and node ids.
+        ``normed``: computes convolution and batch normalisation together."""
         relu = fuses_relu(self.act)
         norm = fused_norm(self.norm) if relu else None
         plain = type(self.norm) is torch.nn.Identity and (relu or self.act is None)
@@ -150,6 +157,6 @@ class LayerEnd:
         return ops.activate(out, relu=relu_is_left, drop=self.drop, key=key, node=node)
 
     def _may_be_overwritten(self) -> bool:
-        """Returns whether no gradient needs the result of the normalisation."""
+        """Returns whether ReLU may overwrite the normalised rows: no gradient needs them."""
         inside = self.norm.module if type(self.norm) is torch_geometric.nn.BatchNorm else None
         return isinstance(inside, BatchNorm) or is_row_wise_norm(self.norm)

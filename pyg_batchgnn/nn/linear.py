@@ -35,11 +35,11 @@ class Linear(torch.nn.Linear):
         return self._product(input)
 
     def with_relu(self, input: Tensor) -> Tensor:
-        """Returns ``relu(self(input))``, in one pass if nobody watches this layer."""
+        """Returns ``relu(self(input))``, in one pass if the layer has no hooks."""
         return self(input).relu() if is_watched(self) else self._product(input, relu=True)
 
     def after_relu(self, input: Tensor) -> Tensor:
-        """Returns ``self(input)`` for the result of a ReLU, without gradients that it drops."""
+        """Returns ``self(input)`` for a ReLU's result, without gradients of its zeros."""
         result: Tensor = self(input) if is_watched(self) else self._product(input, after_relu=True)
         return result
 
@@ -56,8 +56,8 @@ class Linear(torch.nn.Linear):
 
 
 def is_watched(module: torch.nn.Module) -> bool:
-    """Returns whether a module must be called itself, not fused: it has hooks (or torch has global
-    ones), a ``forward`` of its own, or was compiled."""
+    """Returns whether a module must be called, and not fused: it (or torch as a whole) has hooks,
+    it was compiled, or its ``forward`` was replaced."""
     hooks = (
         torch.nn.modules.module._has_any_global_hook(),
         "forward" in vars(module),
@@ -71,26 +71,25 @@ def is_watched(module: torch.nn.Module) -> bool:
 
 
 class LazyLinear(torch.nn.LazyLinear, Linear):
-    """A `Linear` from the first call on, which says the number of input columns."""
+    """A `Linear` that learns its number of input columns from the first call."""
 
     cls_to_become = Linear
 
 
 def linear_of(in_features: int, out_features: int) -> Linear:
-    """Returns a new `Linear`; with -1, the first call says the number of input columns."""
+    """Returns a new `Linear`, or for -1 a `LazyLinear`."""
     return LazyLinear(out_features) if in_features == -1 else Linear(in_features, out_features)
 
 
 def set_width(rows: Rows | None, *linears: Any) -> None:
-    """Initialises linear layers of PyG, where their width was unknown, for rows that all of them
-    read, as PyG does at the first call."""
+    """Initialises lazy linear layers of PyG for input ``rows``, as PyG does at the first call."""
     for linear in linears:
         if linear is not None and rows is not None and is_uninitialized_parameter(linear.weight):
             linear.initialize_parameters(linear, (rows,))
 
 
 def widest(module: torch.nn.Module) -> int:
-    """Returns the largest number of columns that a product in a module has."""
+    """Returns the largest number of columns of a product in a module."""
     found = [1]
     for part in module.modules():
         unknown = getattr(part, "out_channels", getattr(part, "out_features", 1))
@@ -100,22 +99,23 @@ def widest(module: torch.nn.Module) -> int:
 
 
 class HeteroDictLinear(torch_geometric.nn.HeteroDictLinear):
-    """PyG's `HeteroDictLinear` with the same arguments, initialisation and ``state_dict``; rows are
-    read in place.
+    """PyG's `HeteroDictLinear` with the same arguments, initialisation and ``state_dict``. It
+    brings the features of all node types to one width, and reads those of a native minibatch in
+    place: ``project(features_by_type(minibatch))``.
 
-    ``project(features_by_type(minibatch))`` brings the features of all types to one width.
+    >>> project = HeteroDictLinear({"paper": 4, "author": 4}, 16)
+    >>> project(typed.x_dict)["author"].shape
+    torch.Size([50, 16])
 
     Args:
-        in_channels: columns of all types, or of each; -1 takes them from the first call.
+        in_channels: columns of all types, or a dict by type; -1 takes them from the first call.
         out_channels: columns of the results.
         types: the names of the types, if ``in_channels`` is a number.
-        **kwargs: the other arguments of PyG's `Linear`: ``bias``, ``weight_initializer`` and
-            ``bias_initializer``.
+        **kwargs: of PyG's `Linear`: ``bias``, ``weight_initializer``, ``bias_initializer``.
     """
 
     def forward(self, x_dict: Mapping[str, Rows], *, relu: bool = False) -> dict[str, Tensor]:
-        """Returns [N, out_channels] by type, of [N, F] tensors or `RowView`; types without a layer
-        are left out."""
+        """Returns [N, out_channels] by type that has a layer, from [N, F] tensors or `RowView`."""
         lins = self.lins.items()
         return {name: self._product(lin, x_dict[name], relu) for name, lin in lins if name in x_dict}
 

@@ -25,7 +25,7 @@ _KEY = 1
 
 @dataclass(frozen=True)
 class ProductChoice:
-    """The chosen matrix products, and the measured rates."""
+    """The result of `probe_products`: the faster matrix products, and the measured rates."""
 
     name: ProductsName  # "native" or "torch"
     # Rates: 10^9 floating-point operations per second, dense, with bias, ReLU and dropout.
@@ -43,7 +43,11 @@ class ProductChoice:
 
 
 class use_products:  # noqa: N801 (called like a function)
-    """Sets the products of `ops.linear`, "native" or "torch"; to the end of a ``with`` block."""
+    """Sets the matrix products of `ops.linear`, "native" or "torch".
+
+    >>> with use_products("torch"):  # without ``with``, for good
+    ...     rows = Linear(8, 3)(data.x)
+    """
 
     def __init__(self, choice: ProductsName | ProductChoice) -> None:
         self._before = set_products(choice.name if isinstance(choice, ProductChoice) else choice)
@@ -63,17 +67,16 @@ def default_products() -> ProductsName:
 def probe_products(
     shapes: Sequence[tuple[int, int, int]], dtype: torch.dtype = torch.float32, threads: int | None = None
 ) -> ProductChoice:
-    """Times both kinds of products on the shapes of the layers of a model, for about a second. The
-    products in use do not change: see `use_products`.
+    """Times both kinds of matrix products on the shapes of a model's layers, for about a second.
+    The products in use do not change: see `use_products`.
 
-    Those of torch are chosen if they are faster by `MARGIN` and if results and gradients have the
-    same bits on one thread and on ``threads``. On a busy machine the choice may differ from one
-    call to the next.
+    torch's are chosen if they are faster by `MARGIN`, and if results and gradients have the same
+    bits on one thread and on ``threads``. On a busy machine two calls may choose differently.
 
     Args:
         shapes: (rows, columns of the input, columns of the output) of each product.
         dtype: the dtype to compute in.
-        threads: the number of threads; torch's own number where None.
+        threads: the number of threads; None for torch's.
     """
     if not shapes:
         raise ValueError("there is no shape to probe; give (rows, columns, outputs) of the model's layers")

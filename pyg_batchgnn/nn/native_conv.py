@@ -24,7 +24,7 @@ from pyg_batchgnn import ops
 
 
 def layer_name(module: torch.nn.Module) -> str:
-    """Returns the name of the class that the user wrote: of PyG or torch for a module that
+    """Returns the name of the class that the user knows: PyG's or torch's for a module that
     `pyg_batchgnn.accelerate` made native."""
     kind: type = getattr(module, "stands_for", type(module))
     return kind.__name__
@@ -53,8 +53,8 @@ _HELD = ("_modules", "_parameters", "_buffers")
 
 
 class AsMade:
-    """The findings of `NativeConv.check` about a convolution that it found as PyG made it: an
-    attribute of the convolution, until another one is set. ``first``: its first parameter."""
+    """The state in which `NativeConv.check` accepted a convolution. It is stored on the
+    convolution, until an attribute is set. ``first``: the first parameter, or None."""
 
     def __init__(self, conv: NativeConv) -> None:
         own = conv.__dict__
@@ -69,9 +69,8 @@ class AsMade:
         self.first = next(conv.parameters(), None)
 
     def fits(self, conv: MessagePassing) -> bool:
-        """Returns whether nothing changed since that could change a result, but by setting
-        attributes: dicts of hooks, modules, parameters and buffers, methods of the class, and
-        parts, of whose attributes PyG's forward reads parameters alone."""
+        """Returns whether the convolution is unchanged in hooks, modules, parameters, buffers,
+        methods of its class, and parts, of which PyG's forward reads parameters alone."""
         own = conv.__dict__
         try:
             if (
@@ -99,9 +98,8 @@ class AsMade:
 
 
 class NativeConv(MessagePassing):
-    """The base of the native convolutions, which never send messages. It stands before PyG's class,
-    whose attributes are read. The method ``terms`` of each returns the terms of a layer's result
-    (`Terms`), from a `ConvInput` and values of edges."""
+    """The base of the native convolutions, which send no messages. It stands before PyG's class and
+    reads its attributes. ``terms`` of a class returns the `Terms` of a layer's result."""
 
     edge_values: ClassVar[str | None]  # the argument that takes values of edges
     read_parts: ClassVar[Mapping[str, bool]] = {}  # linear layers read, not called: may it have a bias
@@ -159,7 +157,7 @@ class NativeConv(MessagePassing):
 
     @classmethod
     def _reason_against(cls, conv: MessagePassing, name: str, is_users: bool) -> str | None:
-        """Returns why a linear layer must be called, or None if reading its weights is the same."""
+        """Returns why a linear layer must be called; None if its weights may be read instead."""
         part = getattr(conv, name, None)
         if part is None:
             return f"{name} was taken away" if name in conv._modules else None
@@ -177,8 +175,7 @@ class NativeConv(MessagePassing):
         return _reason_of(part, name)
 
     def check_call(self) -> None:
-        """Raises ValueError for a call that only PyG's code computes. A class whose callers look
-        before needs no second look."""
+        """Raises ValueError for a call that only PyG's code can compute, unless callers look."""
         check_called(self)
 
     def _set_jittable_templates(self, raise_on_error: bool = False) -> None:
@@ -203,9 +200,8 @@ class NativeConv(MessagePassing):
 
 
 def as_made(conv: NativeConv) -> AsMade | None:
-    """Returns what was seen of a convolution if it is as PyG made it and its parameters are of one
-    dtype on the CPU, else None. Its own hooks do not matter: those who have them call it
-    (`is_watched`)."""
+    """Returns the recorded state of a convolution if it is unchanged since PyG made it, with
+    parameters of one dtype on the CPU; else None. Hooks on itself are allowed (`is_watched`)."""
     known: AsMade | None = conv.__dict__.get(_KEY)
     if known is not None and known.fits(conv):
         return known
@@ -230,7 +226,7 @@ def check_called(conv: NativeConv) -> None:
 
 
 def fits_bias(linear: Linear) -> bool:
-    """Returns whether the bias of a linear layer has an entry for each column, as PyG makes it."""
+    """Returns whether a linear layer's bias has an entry for each column, as PyG makes it."""
     weight = linear.weight
     return is_uninitialized_parameter(weight) or list(linear.bias.shape) == [weight.size(0)]
 
@@ -243,7 +239,7 @@ def _reason_of_bias(conv: MessagePassing) -> str | None:
 
 
 def _reason_of(part: torch.nn.Module, name: str) -> str | None:
-    """Returns why a part must be called, or None. PyG's hook for lazy widths is no reason."""
+    """Returns why a part must be called, or None. PyG's own hook for lazy widths is allowed."""
     lazy = hasattr(part, "_hook") and is_uninitialized_parameter(getattr(part, "weight", None))
     own = vars(part)
     found = (part._forward_hooks, part._backward_hooks, part._backward_pre_hooks)
@@ -260,8 +256,7 @@ def positive(name: str, value: Any) -> int:
 
 
 def input_columns(name: str, value: Any) -> Any:
-    """Returns a number of input columns, or a pair for sources and targets. -1 leaves one to the
-    first call."""
+    """Returns a checked number of input columns, or a pair for sources and targets; -1 is lazy."""
     if isinstance(value, (tuple, list)):
         if len(value) != 2:
             raise ValueError(f"{name}={value!r}, but it must be a number or (of sources, of targets)")

@@ -21,9 +21,8 @@ class BatchNorm(torch.nn.BatchNorm1d):
     """A ``torch.nn.BatchNorm1d`` (Ioffe and Szegedy 2015) with the same arguments and
     ``state_dict``.
 
-    A minibatch with fewer than two rows has no deviation: it is normalised by the running
-    statistics and does not change them. A recomputed forward pass (``torch.utils.checkpoint``)
-    counts twice in them, as in torch.
+    A minibatch of fewer than two rows is normalised by the running statistics and does not change
+    them. A recomputed forward pass (``torch.utils.checkpoint``) counts twice, as in torch.
 
     Args:
         relu: adds a ReLU in the same pass.
@@ -57,8 +56,7 @@ class BatchNorm(torch.nn.BatchNorm1d):
         """Normalises [D, C] float32, float64 or bfloat16 rows; the input is not changed.
 
         Raises:
-            TypeError, ValueError: the input has another type or shape, or one row and there are no
-                running statistics.
+            TypeError, ValueError: another dtype or shape, or one row without running statistics.
         """
         ops.check_matrix("the input of BatchNorm", input)
         if input.size(1) != self.num_features:
@@ -111,7 +109,7 @@ class BatchNorm(torch.nn.BatchNorm1d):
 
 
 class ReLU(torch.nn.ReLU):
-    """A ``torch.nn.ReLU`` that keeps one bit per element for the backward pass. ``inplace``:
+    """A ``torch.nn.ReLU`` that stores one bit per element for the backward pass. ``inplace``:
     overwrites the input; torch raises an error if another backward pass needs it."""
 
     def __init__(self, inplace: bool = True) -> None:
@@ -123,8 +121,12 @@ class ReLU(torch.nn.ReLU):
 
 
 class Dropout(torch.nn.Dropout):
-    """A ``torch.nn.Dropout`` (Srivastava et al. 2014) with a key: the decision to drop an element
-    is a function of (key, node, column). One bit per element is kept for the backward pass.
+    """A ``torch.nn.Dropout`` (Srivastava et al. 2014) with a key: whether an element is dropped is
+    a function of (key, node, column). One bit per element is stored for the backward pass.
+
+    >>> dropout = Dropout(0.5, inplace=False)
+    >>> bool((dropout(data.x, key=1) == dropout(data.x, key=1)).all())
+    True
 
     Args:
         p: the probability of zeroing an element, in [0, 1), rounded to a multiple of 2^-16.
@@ -139,13 +141,12 @@ class Dropout(torch.nn.Dropout):
         super().__init__(p, inplace)
 
     def forward(self, input: Tensor, key: int | None = None, node: Tensor | None = None) -> Tensor:
-        """Returns the input [..., C] after dropout, or unchanged in evaluation mode.
+        """Returns the input [..., C] after dropout; in evaluation mode the input.
 
         Args:
             input: float32, float64 or bfloat16.
-            key: a key of `pyg_batchgnn.ops.dropout_key`; drawn from torch's default generator where
-                None.
-            node: [rows] int64, the id of each row; row numbers where None.
+            key: from `pyg_batchgnn.ops.dropout_key`; None draws one from torch's default generator.
+            node: [rows] int64, the id of each row; None for row numbers.
         """
         if not self.training or self.p == 0.0:
             return input
@@ -154,23 +155,17 @@ class Dropout(torch.nn.Dropout):
 
 
 def native_norm(norm: torch.nn.Module, relu: bool) -> torch.nn.Module:
-    """Makes a batch normalisation of PyG compute natively; returns other modules as they are."""
+    """Turns a batch normalisation of PyG into a native one; returns other modules as they are."""
     if type(norm) is PygBatchNorm and type(norm.module) is torch.nn.BatchNorm1d:
         norm.module = BatchNorm.sharing(norm.module, relu)
     return norm
-
-
-def fused_norm(norm: torch.nn.Module) -> BatchNorm | None:
-    """Returns the native batch normalisation with ReLU inside an unwatched module, or None."""
-    inside = norm.module if type(norm) is PygBatchNorm and not is_watched(norm) else None
-    return inside if isinstance(inside, BatchNorm) and inside.relu else None
 
 
 # Normalisation of rows ############################################################################
 
 
 class RowNorm(NamedTuple):
-    """The arguments of `ops.layer_norm` behind x."""
+    """The arguments of `ops.layer_norm` after x."""
 
     weight: Tensor | None
     bias: Tensor | None
@@ -178,9 +173,8 @@ class RowNorm(NamedTuple):
 
 
 def row_norm(norm: torch.nn.Module, x: Tensor) -> RowNorm | None:
-    """Returns what `ops.layer_norm` takes to compute ``norm(x)``. None if the module must be
-    called: it is no layer normalisation of each row, or watched, or `row_norm_of` leaves x to
-    torch."""
+    """Returns the arguments for `ops.layer_norm` that compute ``norm(x)``. None if the module must
+    be called: it is no layer normalisation of rows, has hooks, or `row_norm_of` refuses x."""
     one: Any = norm
     if type(norm) is torch.nn.LayerNorm and not is_watched(norm):
         return row_norm_of(x, one.normalized_shape, one.weight, one.bias, one.eps)
@@ -197,9 +191,9 @@ def row_norm_of(
     eps: float = 1e-5,
     cudnn_enable: bool = True,
 ) -> RowNorm | None:
-    """Returns what `ops.layer_norm` takes to compute ``torch.layer_norm``, whose arguments these
-    are. None leaves it to torch: the input is no dense matrix of a dtype that operators take, it is
-    transformed, autocast would change its dtype, or torch would refuse the arguments."""
+    """Returns the arguments for `ops.layer_norm` that compute ``torch.layer_norm`` of these
+    arguments. None leaves it to torch: the input is no dense matrix of a supported dtype or is
+    transformed, autocast would change its dtype, or torch would raise an error."""
     del cudnn_enable
     columns = [one for one in (weight, bias) if one is not None]
     if not all(type(one) in (Tensor, torch.nn.Parameter) for one in (input, *columns)):

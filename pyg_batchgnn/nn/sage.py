@@ -21,7 +21,7 @@ from pyg_batchgnn.nn.terms import RowProduct, Terms, Update, convolve, total
 
 
 class _OfNeighbours(NativeConv):
-    """The base of layers that add a product of own rows to one of neighbours' reduced rows."""
+    """The base of layers that add a product of the own row to one of the aggregated neighbours."""
 
     aggregations: ClassVar[dict[type[torch.nn.Module], str]] = {
         torch_geometric.nn.MeanAggregation: "mean",
@@ -46,8 +46,8 @@ class _OfNeighbours(NativeConv):
         return Terms(values=F.normalize(total([terms], own, targets), p=2.0, dim=-1))
 
     def _check(self, rows: Rows, own: Rows | None, name: str) -> torch.dtype:
-        """Checks what is multiplied, or aggregated first, and initialises lazy layers. Returns the
-        dtype that the layer computes in."""
+        """Checks rows that are multiplied or aggregated first, and initialises lazy layers. Returns
+        the dtype in which the layer computes."""
         set_width(rows, self.lin_l)
         set_width(own, self.lin_r if self.root_weight else None)
         dtype = ops.compute_dtype(self.lin_l.weight)
@@ -143,7 +143,7 @@ class SAGEConv(_OfNeighbours, torch_geometric.nn.SAGEConv):
         size: tuple[int, int] | None = None,
         update: Update | None = None,
     ) -> Tensor:
-        """Returns the rows of the targets of the layer.
+        """Returns the rows of the layer's targets.
 
         Args:
             x: [>= N, in_channels], the rows of the sources, a tensor or a `RowView`. The first D
@@ -162,15 +162,15 @@ class SAGEConv(_OfNeighbours, torch_geometric.nn.SAGEConv):
 
 
 class GraphConv(_OfNeighbours, torch_geometric.nn.GraphConv):
-    """PyG's `GraphConv`: a product of the reduced rows of the neighbours, each times the weight of
-    its edge, and one of the own rows. It has PyG's arguments, initialisation and ``state_dict``.
+    """PyG's `GraphConv`: a product of the aggregated neighbours, weighted by edge, plus one of the
+    own row. It has PyG's arguments, initialisation and ``state_dict``.
 
     >>> conv = GraphConv(data.num_features, 16)
     >>> conv(data.x, data.edge_index, torch.rand(data.num_edges)).shape
     torch.Size([100, 16])
 
     Args:
-        in_channels, out_channels, bias, **kwargs: as of `SAGEConv`.
+        in_channels, out_channels, bias, **kwargs: as in `SAGEConv`.
         aggr: "add" (or "sum"), "mean" or "max".
     """
 
@@ -201,6 +201,6 @@ class GraphConv(_OfNeighbours, torch_geometric.nn.GraphConv):
         *,
         update: Update | None = None,
     ) -> Tensor:
-        """Returns the rows of the targets of the layer, from the arguments of `SAGEConv.forward`.
-        ``edge_weight``, which may stand in the third place, is as of `GCNConv.forward`."""
+        """Returns the rows of the layer's targets. ``edge_weight``, also accepted in the third
+        place, is as in `GCNConv.forward`, the other arguments as in `SAGEConv.forward`."""
         return convolve(self, x, edge_index, layer, size, update, edge_weight=edge_weight)

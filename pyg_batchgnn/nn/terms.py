@@ -34,7 +34,7 @@ class Update:
 
 
 def update_arguments(update: Update | None, targets: Targets, training: bool) -> dict[str, Any]:
-    """Returns the arguments of `ops.linear` and `ops.activate` for an update of a layer's rows."""
+    """Returns an `Update` as the arguments of `ops.linear` and `ops.activate`."""
     if update is None:
         return {}
     drop = update.drop if training else 0.0
@@ -44,7 +44,7 @@ def update_arguments(update: Update | None, targets: Targets, training: bool) ->
 
 @dataclass(frozen=True, eq=False)
 class RowProduct:
-    """A product of rows with a weight, as `ops.linear` takes it."""
+    """The product of a layer's rows with a weight; its fields are arguments of `ops.linear`."""
 
     rows: Rows  # [>= D, groups * K]
     weight: Tensor  # [O, K]
@@ -54,7 +54,7 @@ class RowProduct:
 
 @dataclass(frozen=True, eq=False)
 class Terms:
-    """The terms that the result of a layer is the sum of."""
+    """The terms that add up to the result of a layer."""
 
     products: tuple[RowProduct, ...] = ()
     root: Tensor | None = None  # [O, K], the weight of the root nodes' features, if these are read
@@ -122,8 +122,8 @@ def convolve(
     update: Update | None = None,
     **values: Any,
 ) -> Tensor:
-    """Returns the result of a convolution whose ``terms`` take values of edges. ``third``: the
-    number of the layer, or what PyG takes in this place: values of edges, or the size."""
+    """Returns the result of a convolution that has ``terms``. ``third``: the number of the layer,
+    or what PyG takes in this place: edge values or size. ``values``: edge values by name."""
     conv.check_call()
     values = {name: one for name, one in values.items() if one is not None}
     if isinstance(third, Tensor) and conv.edge_values is not None:

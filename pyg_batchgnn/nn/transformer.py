@@ -27,21 +27,23 @@ _LEAST_GAIN = 0.75
 
 
 class TransformerConv(AttentionConv, torch_geometric.nn.TransformerConv):
-    """PyG's `TransformerConv` with the same arguments, initialisation and ``state_dict``; rows are
-    read in place.
+    """PyG's `TransformerConv` with the same arguments, initialisation and ``state_dict``.
 
-    A score is q . (W_k x + b_k) = (W_k^T q) . x + q . b_k, and the softmax does not see the last
-    term, which all edges of a target share. So every target gets a vector W_k^T q, and attention
-    reads the raw rows of the sources, once for scores and sums. The product with W_v follows, of D
-    rows instead of N. Where that is more work, as with many heads in a graph held whole, keys and
+    A score is q . (W_k x + b_k) = (W_k^T q) . x + q . b_k. The softmax does not depend on the last
+    term, which is the same for all edges of a target. So every target gets a vector W_k^T q, and
+    attention reads the sources' own rows, once for scores and sums. The product with W_v follows,
+    of D rows instead of N. If that is more work, as with many heads in a whole graph, keys and
     values of all sources are computed first.
+
+    >>> TransformerConv(data.num_features, 8, heads=2)(data.x, data.edge_index).shape
+    torch.Size([100, 16])
 
     Args:
         in_channels, out_channels, heads, concat, dropout: as in `GATConv`.
-        beta: weighs the product of the root nodes' features against the attention, by a learned
-            gate; without effect where ``root_weight`` is False.
-        edge_dim: the number of columns of edge features, which are multiplied by one weight and
-            added to keys and values; None without edge features.
+        beta: weighs the product of the root nodes' features against the attention by a learned
+            gate; without ``root_weight`` ignored.
+        edge_dim: columns of edge features, whose product is added to keys and values; None without
+            them.
         bias: adds biases to queries, keys, values and the product of the own rows.
         root_weight: adds a product of the root nodes' features.
         **kwargs: the other arguments of PyG, at their default values.
@@ -117,7 +119,7 @@ class TransformerConv(AttentionConv, torch_geometric.nn.TransformerConv):
         return terms, attended.coefficient
 
     def _multiplies_sources(self, graph: LayerGraph) -> bool:
-        """Returns whether sources are multiplied first, so that heads read C columns and not K."""
+        """Returns whether sources are multiplied first: heads then read C columns, not K."""
         own, width, of_edge = self._columns()
         products = self.heads * self.out_channels
         queries = own * products
@@ -131,13 +133,12 @@ class TransformerConv(AttentionConv, torch_geometric.nn.TransformerConv):
         return multiplied < _LEAST_GAIN * raw
 
     def _columns(self) -> tuple[int, int, int]:
-        """Returns the columns of the rows of targets, of a source with its edge, and of an edge."""
         of_edge = 0 if self.lin_edge is None else self.lin_edge.weight.size(1)
         return self.lin_query.weight.size(1), self.lin_key.weight.size(1) + of_edge, of_edge
 
     def _score_weights(self, own: Rows, targets: int, dtype: torch.dtype, by_head: bool) -> Tensor:
-        """Returns what the scores of each target and head multiply, [D, H, columns]. These are W^T
-        q / sqrt(C) for the query q and the weights W of keys and edge features."""
+        """Returns [D, H, columns], the vectors W^T q / sqrt(C) of each target and head, for the
+        query q and the weights W of keys and edge features."""
         scale, by_heads = 1 / math.sqrt(self.out_channels), (self.heads, -1)
         query, bias = self.lin_query.weight.to(dtype) * scale, self.lin_query.bias
         bias = None if bias is None else bias.to(dtype) * scale
@@ -164,12 +165,12 @@ class TransformerConv(AttentionConv, torch_geometric.nn.TransformerConv):
         return self._transposed(self._with_edge_weight(self._of_keys()), dtype)
 
     def _of_keys(self) -> Tensor:
-        """Returns the weight of keys. The softmax does not see their bias."""
+        """Returns the weight of keys; their bias cancels in the softmax."""
         weight, bias = self.lin_key.weight, self.lin_key.bias
         return weight if bias is None else _BesideUnseen.apply(weight, bias)
 
     def _transposed(self, weight: Tensor, dtype: torch.dtype) -> Tensor:
-        """Returns the weight of each head transposed, [H * K, C] of [H * C, K]."""
+        """Returns [H * K, C], each head's part of a weight [H * C, K] transposed."""
         by_head = weight.to(dtype).unflatten(0, (self.heads, self.out_channels))
         return by_head.transpose(1, 2).flatten(0, 1)
 
@@ -192,7 +193,7 @@ class TransformerConv(AttentionConv, torch_geometric.nn.TransformerConv):
         return Terms(tuple(products))
 
     def _joined(self, out: Tensor) -> Terms:
-        """Returns the sums of values, and the products of the sums of edge features."""
+        """Returns the terms: sums of values, and products of sums of edge features."""
         values = out.unflatten(1, (self.heads, -1))
         products: tuple[RowProduct, ...] = ()
         if self.lin_edge is not None:
@@ -209,7 +210,7 @@ class TransformerConv(AttentionConv, torch_geometric.nn.TransformerConv):
 
 
 class _BesideUnseen(torch.autograd.Function):
-    """Returns the first argument, and gives the second one a gradient of zeros."""
+    """Returns its first argument, and gives its second one a gradient of zeros."""
 
     @staticmethod
     def forward(ctx: Any, value: Tensor, unseen: Tensor) -> Tensor:

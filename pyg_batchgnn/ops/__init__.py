@@ -25,6 +25,7 @@ from pyg_batchgnn.ops.checks import FLOATS as FLOATS
 from pyg_batchgnn.ops.checks import INTEGERS as INTEGERS
 from pyg_batchgnn.ops.checks import MAP_IDS as MAP_IDS
 from pyg_batchgnn.ops.checks import check_dense as check_dense
+from pyg_batchgnn.ops.checks import check_drop as check_drop
 from pyg_batchgnn.ops.checks import check_ids as check_ids
 from pyg_batchgnn.ops.checks import check_matrix as check_matrix
 from pyg_batchgnn.ops.checks import check_node_count as check_node_count
@@ -32,6 +33,7 @@ from pyg_batchgnn.ops.checks import check_range as check_range
 from pyg_batchgnn.ops.checks import check_type as check_type
 from pyg_batchgnn.ops.checks import check_vector as check_vector
 from pyg_batchgnn.ops.checks import content_sums as content_sums
+from pyg_batchgnn.ops.checks import dropout_scale as dropout_scale
 from pyg_batchgnn.ops.checks import extent as extent
 from pyg_batchgnn.ops.checks import fits_int32 as fits_int32
 from pyg_batchgnn.ops.checks import id_dtype as id_dtype
@@ -41,6 +43,8 @@ from pyg_batchgnn.ops.checks import prefix as prefix
 from pyg_batchgnn.ops.checks import too_many_nodes as too_many_nodes
 from pyg_batchgnn.ops.checks import wide_dtype as wide_dtype
 from pyg_batchgnn.ops.checks import with_article as with_article
+from pyg_batchgnn.ops.graph import InEdges as InEdges
+from pyg_batchgnn.ops.graph import OwnedEdges as OwnedEdges
 from pyg_batchgnn.ops.graph import build_csc as build_csc
 from pyg_batchgnn.ops.graph import count_unique_nodes as count_unique_nodes
 from pyg_batchgnn.ops.graph import degree_scale as degree_scale
@@ -56,8 +60,6 @@ from pyg_batchgnn.ops.history import LineTable as LineTable
 from pyg_batchgnn.ops.history import choose_pushed as choose_pushed
 from pyg_batchgnn.ops.history import halo_layer as halo_layer
 from pyg_batchgnn.ops.history import put_lines as put_lines
-from pyg_batchgnn.ops.in_edges import InEdges as InEdges
-from pyg_batchgnn.ops.in_edges import OwnedEdges as OwnedEdges
 from pyg_batchgnn.ops.keys import WordStreams as WordStreams
 from pyg_batchgnn.ops.keys import digest_text as digest_text
 from pyg_batchgnn.ops.keys import drawn_key as drawn_key
@@ -92,8 +94,6 @@ from pyg_batchgnn.ops.memory import parse_bytes as parse_bytes
 from pyg_batchgnn.ops.memory import reset_peak as reset_peak
 from pyg_batchgnn.ops.norm import activate as activate
 from pyg_batchgnn.ops.norm import batch_norm as batch_norm
-from pyg_batchgnn.ops.norm import check_drop as check_drop
-from pyg_batchgnn.ops.norm import dropout_scale as dropout_scale
 from pyg_batchgnn.ops.norm import layer_norm as layer_norm
 from pyg_batchgnn.ops.quantized import DECODED as DECODED
 from pyg_batchgnn.ops.quantized import QuantizedTensor as QuantizedTensor

@@ -38,17 +38,16 @@ def aggregate(
     reduce: str = "sum",
     out_dtype: torch.dtype | None = None,
 ) -> Tensor:
-    """Reduces the rows of the in-edges of every target.
-
-    Differentiable in ``x``, ``edge_weight`` and ``self_scale``.
+    """Aggregates the rows of the sources of every target's in-edges.
 
         out[i] = target_scale[i] * sum of edge_weight[e] * source_scale[s] * x[row[s]]
                  + self_scale[i] * x[row[i]]
 
-    over the in-edges e of target i, with s = indices[e]. A missing factor counts as one, and a
-    missing ``row`` as the identity. Without ``self_scale`` there is no self part. Sums are taken in
+    The sum is over the in-edges e of target i, with s = indices[e]. A missing factor is 1, and a
+    missing ``row`` the identity. Without ``self_scale`` there is no self part. Sums are taken in
     the order of the edges, in float32, or float64 if ``out_dtype`` is: bitwise identical on any
-    number of threads. "mean" divides by the number of in-edges. Targets without any get 0.
+    number of threads. "mean" divides by the number of in-edges. Targets without in-edges get 0.
+    Differentiable in ``x``, ``edge_weight`` and ``self_scale``.
 
     Args:
         x: [>= N, F] float32, float64, bfloat16 or float16; columns contiguous. Codes of a
@@ -61,7 +60,7 @@ def aggregate(
         self_scale: [D], or [1] for all.
         by_source: the result of `transpose`; computed if it is empty and a gradient needs it.
         reduce: "sum", "mean" or "max".
-        out_dtype: float32, float64 or bfloat16; that of ``x`` where None (float32 for float16).
+        out_dtype: float32, float64 or bfloat16; None for that of ``x`` (float32 for float16).
 
     Returns:
         [D, F].
@@ -170,13 +169,12 @@ def aggregate_with_targets(
     out_dtype: torch.dtype | None = None,
     targets: int | None = None,
 ) -> WithTargets:
-    """Computes `aggregate` of the in-edges and returns the first rows ``x[:T]`` with it. The two
-    gradients of ``x`` are added in the pass that writes them, where that of a slice would be padded
-    and added in two more passes.
+    """As `aggregate`, and returns the first rows ``x[:T]`` as well. Their gradient is added to that
+    of the sum in the pass that writes it; a slice of ``x`` would take two passes more.
 
     Args:
-        targets: T, the number of rows; that of the targets where None. With all rows of ``x`` the
-            next relation reads them, and the gradients of both are added in one pass.
+        targets: T, the number of rows to return; None for the number of targets. With all rows of
+            ``x`` the next relation reads them, and the gradients of both are added in one pass.
     """
     targets = indptr.numel() - 1 if targets is None else targets
     dtype = out_dtype or x.dtype
@@ -204,7 +202,7 @@ def first_rows(x: Tensor, rows: int) -> Tensor:
 
 
 def padded(grad: Tensor, rows: int) -> Tensor:
-    """Returns the gradient of first rows as that of all rows: zeros follow."""
+    """Returns the gradient of the first rows followed by zeros, [rows, C]."""
     given = grad.size(0)
     if given == rows:
         return grad
@@ -245,7 +243,7 @@ def transpose(indptr: Tensor, indices: Tensor, num_sources: int) -> BySource:
 
 
 def transposed(indptr: Tensor, indices: Tensor, num_sources: int) -> BySource:
-    """Does what `transpose` does, for arrays that are checked."""
+    """As `transpose`, for checked arrays."""
     targets = indptr.numel() - 1
     found = BySource(*kernels.transpose(indptr, indices, targets, num_sources, thread_count()))
     remember(found.ptr, indices.numel() + 1, ascends=True)
@@ -255,7 +253,7 @@ def transposed(indptr: Tensor, indices: Tensor, num_sources: int) -> BySource:
 
 
 def check_by_source(by_source: Sequence[Tensor], sources: int, indptr: Tensor, indices: Tensor) -> None:
-    """Raises unless ``by_source`` fits the checked edges, as `transpose` returns it."""
+    """Raises TypeError, ValueError or IndexError unless ``by_source`` fits the checked edges."""
     edges = indices.numel()
     if len(by_source) != 3 or any(part.numel() != edges for part in by_source[1:]):
         raise ValueError(
@@ -283,7 +281,8 @@ REDUCTIONS = ("sum", "mean", "max")
 def check_graph(
     x: Tensor, indptr: Tensor, indices: Tensor, row: Tensor | None, reduce: str, dtype: torch.dtype
 ) -> None:
-    """Raises unless `aggregate` can read these rows along these edges."""
+    """Raises TypeError, ValueError or IndexError for rows and edges that `aggregate` cannot
+    read."""
     if reduce not in REDUCTIONS:
         raise ValueError(f"reduce must be one of {', '.join(REDUCTIONS)}, got {reduce!r}")
     check_dense("x", x)
@@ -304,8 +303,8 @@ def check_graph(
 def check_saved(
     indptr: Tensor, indices: Tensor, row: Tensor | None, rows: int, by_source: Sequence[Tensor]
 ) -> None:
-    """Raises in a backward pass unless the saved edges are still in range: ``.data`` and NumPy
-    write to them unseen."""
+    """Raises in a backward pass unless the saved edges are still in range: writes through ``.data``
+    and NumPy are not noticed elsewhere."""
     if type(indices) is Tensor:  # else torch traces the pass
         _check_edges(indptr, indices, row, rows)
         if by_source:
@@ -358,8 +357,8 @@ def source_gradient(
     self_scale: Tensor | None = None,
     mean: bool = False,
 ) -> Tensor:
-    """Returns the gradient of x, [N, F]. The factors of sources and targets change roles.
-    ``self_input``: the gradient that arrives at the first rows in other ways, and is added."""
+    """Returns the gradient of x, [N, F]: the same sum with the roles of sources and targets
+    exchanged. ``self_input``: another gradient of the first rows, which is added."""
     ptr, targets, place = by_source
     wide = wide_dtype(grad.dtype)
     if mean:
@@ -431,7 +430,7 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
 
 
 def inverse_degrees(indptr: Tensor, num_nodes: int, loops: int, root: bool, dtype: torch.dtype) -> Tensor:
-    """Does what `degree_scale` does, for an ``indptr`` that is checked."""
+    """As `degree_scale`, for a checked ``indptr``."""
     degrees = torch.nn.functional.pad(indptr.diff(), (0, num_nodes - indptr.numel() + 1)) + loops
     scale = degrees.to(dtype)
     scale = scale.sqrt_() if root else scale

@@ -9,11 +9,17 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.ops.aggregate import check_by_source, check_graph, check_saved
-from pyg_batchgnn.ops.checks import check_dense, check_indptr, wide_dtype
+from pyg_batchgnn.ops.checks import (
+    check_dense,
+    check_drop,
+    check_indptr,
+    check_nodes,
+    dropout_scale,
+    wide_dtype,
+)
 from pyg_batchgnn.ops.keys import part_key
 from pyg_batchgnn.ops.library import fake, gradient, kernels, thread_count
 from pyg_batchgnn.ops.linear import linear
-from pyg_batchgnn.ops.norm import check_drop, check_nodes, dropout_scale
 from pyg_batchgnn.ops.quantized import QuantizedTensor, decode, stored
 
 
@@ -59,9 +65,9 @@ def attention(
         logit[e, h] = leaky_relu(z[e, h])
         out[i, h] = sum over e of dropout(softmax(logit))[e, h] * v[e]
 
-    Source i and target i are the same node. A missing term counts as zero. Values of edges lie in
-    slots: the edges of each target in order and, if ``loops`` are added, its loop after them. Sums
-    are float32, or float64 if ``x`` is. Results are bitwise identical on any number of threads.
+    Source i and target i are the same node. A missing term is 0. Values of edges are in slots: the
+    edges of each target in order and, if ``loops`` are added, its loop last. Sums are float32, or
+    float64 if ``x`` is. Results are bitwise identical on any number of threads.
 
     Args:
         x: [>= N, K] float32, float64, bfloat16 or float16, columns contiguous. Codes of a
@@ -77,17 +83,17 @@ def attention(
         edge_logits: [slots, heads].
         edge_rows: [slots, L].
         row: [>= N] int32 or int64 rows of ``x``. With it ``x`` gets no gradient.
-        node: [>= D] int64, the original ids of the targets, for dropout; 0, 1, ... where None.
+        node: [>= D] int64, the original ids of the targets, for dropout; None for 0, 1, ...
         by_source: the result of `transpose` for ``x.size(0)`` sources; required if ``x`` needs a
             gradient.
         by_head: x has 2 * heads * K columns: the keys of all heads, which scores read, then their
             values, which are summed. It takes no ``target_weight``.
-        loops: replaces the edges from a node to itself by one loop for each of the first ``loops``
-            targets. None takes the edges as they are.
+        loops: replaces self loops by one loop for each of the first ``loops`` targets. None takes
+            the edges as they are.
         drop: the probability of dropping a coefficient, below 1.
         key: the key of dropout (`attention_key`). The column of a decision is slot * heads + head,
             slots counted within the target.
-        out_dtype: float32, float64 or bfloat16; that of ``x`` where None (float32 for float16).
+        out_dtype: float32, float64 or bfloat16; None for that of ``x`` (float32 for float16).
     """
     dtype = out_dtype or (torch.float32 if x.dtype == torch.float16 else x.dtype)
     targets, sources = indptr.numel() - 1, (x if row is None else row).size(0)
@@ -155,7 +161,8 @@ def additive_attention(
     drop: float = 0.0,
     key: int = 0,
 ) -> Attention:
-    """Computes the attention of Brody, Alon and Yahav (2022), equation 7, of multiplied rows.
+    """Computes the attention of Brody, Alon and Yahav (2022), equation 7, from rows that are
+    already multiplied by the weights of sources and targets.
 
     For the edges e from source j to target i and head h, which has C columns of each row:
 
@@ -163,15 +170,15 @@ def additive_attention(
         logit[e, h] = weight[h] . leaky_relu(s[e])[h]
         out[i, h] = sum over e of dropout(softmax(logit))[e, h] * x[j][h]
 
-    No s is kept: the backward pass computes them again. Slots, dropout, bits and the other
-    arguments are those of `attention`.
+    s is not stored: the backward pass computes it again. Slots, dropout, bits and the other
+    arguments are as in `attention`.
 
     Args:
         x: [N, heads * C] float32, float64 or bfloat16, columns contiguous.
         weight: [heads, C] float32, or float64 if ``x`` is, as are the next three.
         target_rows: [D, heads * C].
         edge_rows: [slots, L]; [slots, heads * C] without ``edge_weight``.
-        edge_weight: [L, heads * C]. If L is above 16, the products of all edges are written.
+        edge_weight: [L, heads * C]. If L is above 16, the products of all edges are stored.
     """
     terms = (None, edge_rows, target_rows, edge_weight, node, by_source)
     numbers = (negative_slope, drop, key, x.dtype)
@@ -193,14 +200,14 @@ def edge_sums(
 ) -> Tensor:
     """Sums ``relu(x[j] + target_rows[i] + edge_rows[e] @ edge_weight)`` over the in-edges e of each
     target i, [D, C] (Hu et al. 2020, equation A.1); or, with a weight, ``weight[e, h] * x[j]`` for
-    every h, [D, H * C]. No message is kept.
+    every h, [D, H * C]. No message is stored.
 
     Args:
-        x: [>= N, C], as of `attention`; codes of a `QuantizedTensor` are decoded first.
+        x: [>= N, C], as in `attention`; codes of a `QuantizedTensor` are decoded first.
         weight: [E, H] float32, or float64 if ``x`` is.
-        target_rows, edge_rows, edge_weight: as of `additive_attention` with one head. A vector that
+        target_rows, edge_rows, edge_weight: as in `additive_attention` with one head. A vector that
             all targets share may be expanded to ``target_rows``.
-        row, by_source, out_dtype: as of `attention`.
+        row, by_source, out_dtype: as in `attention`.
     """
     if isinstance(x, QuantizedTensor):
         x, row = decode(x.codes, x.decoding, x.dtype, row), None
@@ -258,8 +265,8 @@ def _weights_of_codes(
     target_logits: Tensor | None,
     targets: int,
 ) -> tuple[Tensor, Tensor | None, Tensor]:
-    """Returns the weights and logits that give for codes what these give for decoded rows: with
-    x = code * scale + offset, w . x is (w * scale) . code + w . offset."""
+    """Returns weights and logits for codes that give the same as these for decoded rows: with x =
+    code * scale + offset, w . x is (w * scale) . code + w . offset."""
     scale, offset = decoding
     own, of_edges = source_weight.split([scale.numel(), source_weight.size(-1) - scale.numel()], -1)
     constant = own @ offset
@@ -281,14 +288,8 @@ def attention_weights(
     drop: float = 0.0,
     key: int = 0,
 ) -> Tensor:
-    """Returns the weights of the sums of `attention`: the softmax after dropout, differentiable.
-
-    Args:
-        coefficient: [slots, heads], from `attention`. The other arguments are those of `attention`.
-
-    Returns:
-        [slots, heads].
-    """
+    """Returns [slots, heads], the softmax of `attention` after dropout, differentiable.
+    ``coefficient``: [slots, heads], from `attention`, whose other arguments these are."""
     targets, edges = indptr.numel() - 1, coefficient.size(0) - (loops or 0)
     if coefficient.dim() != 2:
         raise ValueError(f"coefficient must be [slots, heads], got {list(coefficient.shape)}")
@@ -306,7 +307,7 @@ def attention_weights(
 
 
 def attention_key(layer_key: int) -> int:
-    """Returns the key for the dropout of a layer's attention."""
+    """Returns the key for the dropout of attention weights from a layer's key."""
     return part_key(layer_key, "attention")
 
 

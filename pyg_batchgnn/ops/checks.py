@@ -25,7 +25,6 @@ MAP_IDS = (
     "ids are the positions 0 to N - 1: map yours by values, ids = torch.unique(ids, return_inverse=True), or "
     "numpy.unique likewise, over all ids of the type"
 )
-_OF_IDS = f", not an id: {MAP_IDS}"
 #: The dtypes that layers compute in. Sums of bfloat16 products are float32.
 FLOATS = (torch.float32, torch.float64, torch.bfloat16)
 #: The dtypes of stored rows.
@@ -38,7 +37,7 @@ def fits_int32(count: int) -> bool:
 
 
 def wide_dtype(dtype: torch.dtype) -> torch.dtype:
-    """Returns the dtype of the sums of numbers: float64 for float64, else float32."""
+    """Returns the dtype in which numbers are summed: float64 for float64, else float32."""
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
@@ -48,7 +47,7 @@ def id_dtype(count: int) -> torch.dtype:
 
 
 def check_vector(name: str, tensor: Tensor, dtypes: Sequence[torch.dtype] = INTEGERS) -> None:
-    """Raises unless ``tensor`` is a contiguous one-dimensional CPU tensor of one of ``dtypes``."""
+    """Raises TypeError or ValueError unless ``tensor`` is a contiguous CPU vector of ``dtypes``."""
     if not isinstance(tensor, Tensor):
         raise TypeError(f"{name} must be a tensor, got {type(tensor).__name__}; use torch.as_tensor")
     if tensor.dtype not in dtypes:
@@ -63,7 +62,7 @@ def check_vector(name: str, tensor: Tensor, dtypes: Sequence[torch.dtype] = INTE
 
 
 def check_dense(name: str, tensor: Tensor) -> None:
-    """Raises unless ``tensor`` is a dense CPU tensor of any type, in no transform of torch.func."""
+    """Raises TypeError or ValueError unless ``tensor`` is dense, on the CPU and not transformed."""
     if not isinstance(tensor, Tensor):
         raise TypeError(f"{name} must be a tensor, got {type(tensor).__name__}; use torch.as_tensor")
     if tensor.device.type != "cpu" or tensor.layout != torch.strided:
@@ -74,13 +73,13 @@ def check_dense(name: str, tensor: Tensor) -> None:
 
 
 def check_on_cpu(name: str, tensor: Tensor) -> None:
-    """Raises unless ``tensor`` is dense and on the CPU, or on "meta" for its shape alone."""
+    """As `check_dense`, but a tensor may also be on "meta", for its shape alone."""
     if not isinstance(tensor, Tensor) or tensor.device.type != "meta":
         check_dense(name, tensor)
 
 
 def check_float(name: str, tensor: Tensor) -> None:
-    """Raises unless ``tensor`` is a CPU tensor of a dtype of `FLOATS`."""
+    """As `check_dense`, for a tensor of a dtype in `FLOATS`."""
     check_dense(name, tensor)
     if tensor.dtype not in FLOATS:
         raise TypeError(
@@ -89,14 +88,14 @@ def check_float(name: str, tensor: Tensor) -> None:
 
 
 def check_matrix(name: str, tensor: Tensor) -> None:
-    """Raises unless ``tensor`` is a two-dimensional CPU tensor of a dtype of `FLOATS`."""
+    """As `check_float`, for a tensor of two dimensions."""
     check_float(name, tensor)
     if tensor.dim() != 2:
         raise ValueError(f"{name} must have two dimensions, got shape {list(tensor.shape)}")
 
 
 def check_range(name: str, values: Tensor, size: int, what: str = "node ids") -> None:
-    """Raises IndexError unless every entry of the checked vector ``values`` is in [0, size)."""
+    """Raises IndexError unless all entries of an integer vector are in [0, size)."""
     low, high = extent(values)
     if values.numel() and (low < 0 or high >= size):
         bad = low if low < 0 else high
@@ -105,7 +104,7 @@ def check_range(name: str, values: Tensor, size: int, what: str = "node ids") ->
 
 
 def too_many_nodes(count: int, processes: int = 1) -> str:
-    """Returns the reason why a node type cannot have N nodes; empty if it can."""
+    """Returns why a node type cannot have this many nodes over ``processes``; empty if it can."""
     if 0 <= count < 1 << 24:  # no machine has so little memory
         return ""
     if count < 0:
@@ -119,17 +118,19 @@ def too_many_nodes(count: int, processes: int = 1) -> str:
 
 
 def check_node_count(name: str, count: int) -> None:
-    """Raises ValueError if a graph in this process cannot have that number of nodes."""
+    """Raises ValueError if a graph in this process cannot have this many nodes."""
     if why := too_many_nodes(count):
-        raise ValueError(f"{name} is {count}, but {why}; give the number of nodes{_OF_IDS * (count > 0)}")
+        raise ValueError(
+            f"{name} is {count}, but {why}; give the number of nodes{f', not an id: {MAP_IDS}' * (count > 0)}"
+        )
 
 
 def check_ids(
     name: str, values: Tensor, size: int, what: str = "node ids", *, of_graph: bool = False
 ) -> None:
-    """Raises unless ``values`` is an integer vector (`check_vector`) with entries in [0, size).
-    They are read on every call, unless a kernel made the tensor and torch did not write to it.
-    ``of_graph``: a graph that is sampled holds the tensor, and its entries are read once."""
+    """Raises TypeError, ValueError or IndexError unless ``values`` is an integer vector with
+    entries in [0, size). They are read on every call, unless a kernel made the tensor and torch has
+    not written to it. ``of_graph``: the tensor belongs to a sampled graph, and is read once."""
     record = _record(values, of_graph)
     if record is not None and record.bound <= size:
         return
@@ -168,8 +169,36 @@ def is_ascending(values: Tensor) -> bool:
     return kernels.is_ascending(values)
 
 
+#: Probabilities of dropout are rounded to multiples of 1 / LEVELS.
+LEVELS = 2**16
+
+
+def check_drop(drop: float) -> None:
+    """Raises ValueError unless ``drop`` is in [0, 1)."""
+    if not 0.0 <= drop < 1.0 or _kept_levels(drop) == 0:
+        raise ValueError(f"the probability of dropping must be at least 0 and below 1, got {drop}")
+
+
+def dropout_scale(drop: float) -> float:
+    """Returns the factor of kept elements: 1 / the rounded probability of keeping one."""
+    return LEVELS / _kept_levels(drop)
+
+
+def _kept_levels(drop: float) -> int:
+    """Returns the number of levels kept, halves rounded up as in csrc/kernels/dropout.h."""
+    return int((1.0 - drop) * LEVELS + 0.5)
+
+
+def check_nodes(node: Tensor | None, rows: int) -> None:
+    if node is None:
+        return
+    check_vector("node", node, (torch.int64,))
+    if node.numel() < rows:
+        raise ValueError(f"node has {node.numel()} entries for {rows} rows; give one entry per row")
+
+
 def check_type(name: str, value: object, wanted: type | tuple[type, ...], remedy: str) -> None:
-    """Raises TypeError unless ``value`` is of the type that is wanted, or of one of the types."""
+    """Raises TypeError unless ``value`` is of the wanted type, or of one of them."""
     if isinstance(value, wanted):
         return
     types = wanted if isinstance(wanted, tuple) else (wanted,)
@@ -178,7 +207,7 @@ def check_type(name: str, value: object, wanted: type | tuple[type, ...], remedy
 
 
 def with_article(kind: type) -> str:
-    """Returns the name of a type with its article, as it is spoken: an InEdges, an HGTPlan."""
+    """Returns the name of a type with its article: an InEdges, a SamplingPlan."""
     name = kind.__name__
     is_spelled = name[:2].isupper()  # letter by letter
     return f"{'an' if name[0] in ('AEFHILMNORSX' if is_spelled else 'AEIOU') else 'a'} {name}"
@@ -193,7 +222,7 @@ def with_article(kind: type) -> str:
 
 
 class _Record(NamedTuple):
-    """The knowledge of the entries of a tensor."""
+    """What is known about the entries of a tensor."""
 
     tensor: weakref.ref[Tensor]
     version: int  # its version counter when its entries were known
@@ -208,7 +237,7 @@ _records: dict[int, _Record] = {}
 
 
 def remember(values: Tensor, bound: int, *, ascends: bool = False, of_graph: bool = False) -> None:
-    """Remembers that a vector's entries are in [0, bound), and whether they ascend to the end."""
+    """Records that a vector's entries are in [0, bound), and whether they ascend from 0 to it."""
     if values.is_inference():  # has no version counter
         return
     key = id(values)
@@ -217,7 +246,7 @@ def remember(values: Tensor, bound: int, *, ascends: bool = False, of_graph: boo
 
 
 def known_bound(values: Tensor) -> int | None:
-    """Returns a number that all entries are known to be below, from 0 on; None if unknown."""
+    """Returns a bound that all entries, from 0 on, are known to be below; None if unknown."""
     record = _record(values)
     return None if record is None else record.bound
 
@@ -229,7 +258,7 @@ def is_known_indptr(values: Tensor, entries: int, of_graph: bool = False) -> boo
 
 
 def prefix(values: Tensor, length: int) -> Tensor:
-    """Returns the first ``length`` entries of a vector. What is known of it stays known of them."""
+    """Returns the first ``length`` entries of a vector, with what is recorded about it."""
     if length == values.numel():
         return values
     first, record = values[:length], _record(values, True)
@@ -244,11 +273,11 @@ _COLUMNS = 1024
 
 
 def content_sums(values: Tensor) -> Tensor:
-    """Returns [sums] int64, by which a change of an integer tensor is noticed, however it was made.
+    """Returns [sums] int64, which change if an integer tensor does, however it was written to.
 
-    The entries (of 32 bits: pairs of them) are folded into a table, whose sums of rows and of
-    columns these are. A change of one, two or three entries changes one of them for certain. Others
-    escape only if they cancel out in every row and column.
+    The entries (of 32 bits: pairs of them) are folded into a table, whose rows and columns are
+    summed. A change of one, two or three entries always changes a sum; others only escape if they
+    cancel out in every row and column.
     """
     flat = values.reshape(-1)
     odd = flat.new_empty(0)
@@ -271,16 +300,16 @@ def _record(values: Tensor, of_graph: bool = False) -> _Record | None:
 
 
 def is_transforming() -> bool:
-    """Returns whether a transform or forward-mode differentiation is under way; False where torch
-    compiles the call, whose compiler follows transforms itself."""
+    """Returns whether a transform or forward-mode differentiation is active. False while torch
+    compiles, which follows transforms itself."""
     if is_compiling():
         return False
     return _are_functorch_transforms_active() or forward_ad._current_level >= 0
 
 
 def refuse_transformed(name: str, tensor: Tensor) -> None:
-    """Raises RuntimeError for a tensor that takes part in one. Torch would compute an operator
-    without a rule for it as a constant."""
+    """Raises RuntimeError for a tensor in a transform, where torch takes operators for
+    constants."""
     if not is_transforming():
         return
     if _is_wrapped(tensor) or forward_ad.unpack_dual(tensor).tangent is not None:

@@ -19,7 +19,7 @@ _MOST_MEMORY = 1 << 30
 
 
 class Requests(enum.IntEnum):
-    """The ways to ask a file for bytes."""
+    """How bytes of a file are requested from the system."""
 
     ANY = 0  # io_uring where the system allows it, else threads
     QUEUE = 1  # io_uring
@@ -28,7 +28,7 @@ class Requests(enum.IntEnum):
 
 @dataclass(frozen=True)
 class RowFile:
-    """Rows of one size in a file."""
+    """Where rows of one size lie in a file."""
 
     offset: int  # the byte where row 0 begins
     row_bytes: int  # the bytes of a row
@@ -37,7 +37,7 @@ class RowFile:
 
 @dataclass(frozen=True)
 class RunRule:
-    """The rule by which rows are read together."""
+    """How rows are read together."""
 
     # Operations are whole blocks; a power of two, at least 512, as direct reads are aligned.
     block: int = 4096
@@ -79,8 +79,8 @@ def read_rows(
     rule: RunRule,
     requests: Requests = Requests.ANY,
 ) -> ReadRows:
-    """Reads rows of an open file into rows of a tensor. The calling thread waits, mostly asleep,
-    and other threads of Python run.
+    """Reads rows of an open file into rows of a tensor. Meanwhile the calling thread sleeps, and
+    other threads of Python run.
 
     Args:
         file: the descriptor.
@@ -116,7 +116,7 @@ def read_rows(
 
 
 def count_operations(place_in_file: RowFile, row: Tensor, rule: RunRule) -> tuple[int, int]:
-    """Returns the operations by which `read_rows` would read rows, and their bytes."""
+    """Returns (number, bytes) of the read operations that `read_rows` would make for ``row``."""
     _check_rows(place_in_file, row)
     return kernels.disk_count_operations(
         place_in_file.offset, place_in_file.row_bytes, row, rule.block, rule.gap, rule.largest
@@ -124,7 +124,7 @@ def count_operations(place_in_file: RowFile, row: Tensor, rule: RunRule) -> tupl
 
 
 def direct_block(file: int) -> int:
-    """Returns the alignment in bytes of direct reads of an open file; 0 if it cannot be read so."""
+    """Returns the alignment in bytes for direct reads of an open file; 0 if it has none."""
     return kernels.disk_block(file)
 
 
@@ -154,7 +154,7 @@ NO_SLOT = -1
 
 @dataclass(frozen=True, eq=False)
 class SweepReading:
-    """The rows to be read before a unit."""
+    """The rows to read before a unit (the minibatches of a fetch group)."""
 
     rows: Tensor  # [m] int64, rows of the file, ascending
     slots: Tensor  # [m] int64, where they go
@@ -163,7 +163,7 @@ class SweepReading:
 
 
 def next_uses(rows: int) -> Tensor:
-    """Returns [rows] int32, `NEVER` for each row."""
+    """Returns [rows] int32, the number of the next unit that uses each row: `NEVER` for all."""
     return _looked_up(rows).fill_(NEVER)
 
 
@@ -175,13 +175,14 @@ def _looked_up(rows: int) -> Tensor:
 
 
 def note_use(next_use: Tensor, rows: Tensor, number: int) -> Tensor:
-    """Sets the next use (`next_uses`) of distinct rows, [n] int32 or int64, to the number of a
-    unit, and returns what it was, [n] int32."""
+    """Sets ``next_use[rows] = number``, for distinct rows [n] int32 or int64 that unit ``number``
+    uses. Returns the old values, [n] int32."""
     return kernels.note_use_(next_use, rows, number)
 
 
 class RowStates:
-    """The slot and the next use of each row of a file, and the rows that may make room.
+    """Which rows of a file are in memory, in which slot, when each is used next, and which may be
+    replaced. Units use rows one after the other.
 
     Args:
         rows: the number of rows, below 2**31.
@@ -199,41 +200,41 @@ class RowStates:
         """Begins a sequence of units.
 
         Args:
-            first: [rows] int32, the number of the unit that needs each row first, or `NEVER`. It is
-                written to from here on.
+            first: [rows] int32, the number of the first unit that uses each row, or `NEVER`. It is
+                written to from now on.
             number: the number of the first unit.
-            period: the units that a sweep takes.
+            period: the number of units in a sweep over the file.
             in_use: for each unit in use its rows, [n] int64.
         """
         self._next = first
         kernels.sweep_begin_(self._state, first, self.slot, number, period, list(in_use))
 
     def extend(self, first: Tensor, last: int, in_use: Sequence[Tensor]) -> None:
-        """Appends a sequence of units to those that are known. ``last``: the latest unit that was
-        prepared. The other arguments are those of `begin`."""
+        """Appends a sequence of units. ``last``: the latest unit that was prepared. The other
+        arguments are as in `begin`."""
         kernels.sweep_extend_(self._state, self._next, self.slot, first, last, list(in_use))
 
     def retire(self, rows: Tensor, following: Tensor, last: int) -> None:
-        """Lets go of the rows of a unit that is not in use any more, given as to `prepare`. Rows
-        stay that a unit up to ``last``, the latest that was prepared, uses after it."""
+        """Frees the rows of a unit that is no longer in use, given as in `prepare`. Rows that a
+        unit up to ``last``, the latest prepared one, uses after it stay."""
         kernels.sweep_retire_(self._state, rows, following, last)
 
     def prepare(self, rows: Tensor, following: Tensor, number: int) -> SweepReading:
-        """Finds what is read before a unit, and notes its uses. ``rows``: [n] int64, ascending.
-        ``following``: [n] int32, the next use of each after the unit, or `NEVER`."""
+        """Returns the rows to read before a unit. ``rows``: [n] int64 rows that it uses, ascending.
+        ``following``: [n] int32, the next unit that uses each, or `NEVER`."""
         state = self._state, self._next, self.slot
         read, slots, unit, fits, evicts = kernels.sweep_prepare_(*state, rows, following, number)
         return SweepReading(read, slots, unit if fits else None, evicts)
 
 
 def move_rows(source: Tensor, row: Tensor, out: Tensor, place: Tensor) -> None:
-    """Sets ``out[place[i]] = source[row[i]]``, for [n, ...] and [m, ...] of one type and row shape,
-    contiguous, and [k] int64 rows. No place comes twice."""
+    """Sets ``out[place[i]] = source[row[i]]``, for contiguous [n, ...] and [m, ...] of one dtype
+    and row shape, and [k] int64 rows. No place occurs twice."""
     kernels.move_rows(source, row, out, place, thread_count())
 
 
 def lease_rows(table: Tensor, first: int, outstanding: Tensor) -> Tensor:
-    """Returns ``table[first:]`` of a contiguous table, which lives as long, as a tensor that counts
-    how long it lives: ``outstanding``, [1] int32, is one more while it or any view of it does.
-    Leases that live at the same time have different ``first``."""
+    """Returns ``table[first:]`` of a contiguous table as a tensor that keeps the table alive and is
+    counted: ``outstanding``, [1] int32, is one higher as long as it or any view of it lives. Leases
+    at the same time have different ``first``."""
     return kernels.lease_rows(table, first, outstanding)

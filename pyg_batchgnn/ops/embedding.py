@@ -29,7 +29,7 @@ class RowRule(enum.IntEnum):
 
 @dataclass(frozen=True)
 class RowStep:
-    """The numbers of one step of an optimizer."""
+    """The parameters of one step of an optimizer."""
 
     rule: RowRule
     rate: float  # the learning rate, corrections of the bias included
@@ -41,7 +41,7 @@ class RowStep:
 
 @dataclass(frozen=True, eq=False)
 class RowTable:
-    """The rows of a rank, and the state of the optimizer that lies with each row."""
+    """A rank's rows, with the optimizer's state for each."""
 
     weight: Tensor  # [n, F] float32 or float64
     # Of the rule, [n, F] each: Adagrad's sum of squares; Adam's averages of gradients and squares.
@@ -73,23 +73,23 @@ class RowGradients:
 
 
 def fill_uniform(rows: Tensor, node: Tensor, key: int, bound: float) -> None:
-    """Writes keyed numbers in [-bound, bound), a function of (key, node, column) each, to [n, F]
-    float32 or float64 rows. ``node``: [n] int64, original ids."""
+    """Fills rows [n, F] float32 or float64 with numbers in [-bound, bound), each a function of
+    (key, node, column). ``node``: [n] int64, original ids."""
     increment_version(rows)
     kernels.fill_uniform_(rows, node, to_signed(key), bound, thread_count())
 
 
 def gather_either(near: Tensor, far: Tensor, source: Tensor) -> Tensor:
-    """Returns rows [N, F] of two tables of one type, float32 or float64, in memory that is reused.
-    ``source``: [N] int64, i for row i of ``near`` and ~i for row i of ``far``."""
+    """Returns rows [N, F] from two tables of one dtype, float32 or float64. ``source``: [N] int64,
+    i for row i of ``near`` and ~i for row i of ``far``."""
     out = empty((source.numel(), near.size(1)), near.dtype)
     kernels.gather_either(near.detach(), far.detach(), source, out, thread_count())
     return out
 
 
 def update_rows(table: RowTable, changes: RowChanges, gradients: RowGradients, step: RowStep) -> None:
-    """Updates rows and their state, bitwise identical on any number of threads. A row stays as it
-    is if all its gradients are left out."""
+    """Updates rows and their state, bitwise identical on any number of threads. A row without
+    gradients (all shares 0) stays."""
     weight, near = table.weight, gradients.near
     check_dense("gradients", near)
     if near.dim() != 2 or not near.is_contiguous():

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.autograd.graph import increment_version
 
 from pyg_batchgnn.ops.checks import check_vector, remember
-from pyg_batchgnn.ops.in_edges import InEdges
+from pyg_batchgnn.ops.graph import InEdges
 from pyg_batchgnn.ops.library import kernels, thread_count
 
 #: The line of a node that has none.
@@ -22,7 +22,8 @@ _SMALLEST = 8
 
 
 class LineTable:
-    """The lines of a cache, and the node of each; where all are in use, the oldest makes room."""
+    """Which line of a cache holds which node. If all lines are in use, the oldest node is
+    removed."""
 
     def __init__(self, lines: int) -> None:
         if not 0 <= lines < 1 << 30:
@@ -44,14 +45,14 @@ class LineTable:
         return sum(array.nbytes for array in self._arrays)
 
     def search(self, node: Tensor, since: int) -> Tensor:
-        """Returns the line of each node [n] int64, [n] int32. It is `NO_LINE` for one that has
-        none, or was stored before the step ``since``."""
+        """Returns [n] int32, the line of each node [n] int64; `NO_LINE` if it has none, or was
+        stored before step ``since``."""
         return kernels.history_search(*self._arrays, node, since, thread_count())
 
     def store(self, node: Tensor, step: Tensor) -> Tensor:
-        """Gives lines to nodes [n] int64, one after the other, and returns them, [n] int32:
-        `NO_LINE` for a node that the same call stores again or throws out. ``step``: [n] int64, the
-        step in which each is stored; ascending, and not before those of earlier calls."""
+        """Gives lines to nodes [n] int64, in order; returns them, [n] int32, with `NO_LINE` for a
+        node that the same call stores again later or removes. ``step``: [n] int64, the step of
+        each, ascending, not before those of earlier calls."""
         check_vector("node", node, (torch.int64,))
         check_vector("step", step, (torch.int64,))
         if node.numel() != step.numel():
@@ -73,8 +74,8 @@ class LineTable:
 
 
 def put_lines(table: Tensor, line: Tensor, rows: Tensor) -> None:
-    """Sets ``table[line[i]] = rows[i]``, [lines, F] and [n, F] contiguous; rows of `NO_LINE` are
-    left out. ``line``: [n] int32; no line comes twice."""
+    """Sets ``table[line[i]] = rows[i]``, contiguous [lines, F] and [n, F]; rows with `NO_LINE` are
+    left out. ``line``: [n] int32; no line occurs twice."""
     if (table.dtype, table.size(1)) != (rows.dtype, rows.size(1)):
         raise ValueError(
             f"rows of {rows.dtype} [{rows.size(1)}] do not fit lines of {table.dtype} [{table.size(1)}]"
@@ -87,20 +88,20 @@ def put_lines(table: Tensor, line: Tensor, rows: Tensor) -> None:
 
 
 def halo_layer(edges: InEdges, targets: int, own_nodes: int, own_rows: int, cached: Tensor) -> InEdges:
-    """Returns the edges of a layer whose sources have a row.
+    """Returns the edges of a layer, without those from halo nodes that have no cached row.
 
     Args:
         edges: of the minibatch; int32 sources below ``own_nodes`` are own nodes, and source
             ``own_nodes`` + h is halo node h.
         targets: the layer has the edges of the first ``targets`` targets.
         own_nodes: the own nodes of the minibatch.
-        own_rows: the own nodes that are inputs of the layer.
-        cached: [H] int32, for each halo node that is an input the place of its row among the cached
-            rows, or -1 if it has none.
+        own_rows: the own nodes among the layer's inputs.
+        cached: [H] int32, for each halo node among the layer's inputs the position of its row in
+            the cached rows, or -1.
 
     Returns:
-        The edges that are left. Sources are rows, the cached ones behind the ``own_rows``.
-        ``edge_ids`` are the places that they had.
+        The remaining edges. Sources are rows: own ones, then cached ones. ``edge_ids`` are the
+            edges' positions before.
     """
     indptr, source, place = kernels.history_layer(
         *(edges.indptr, edges.indices, cached, targets, own_nodes, own_rows), thread_count()
@@ -118,7 +119,7 @@ def halo_layer(edges: InEdges, targets: int, own_nodes: int, own_rows: int, cach
 
 @dataclass(frozen=True, eq=False)
 class HaloPeers:
-    """The peers that have each node of a part in their halo."""
+    """For each node of a part, the peers that have it in their halo."""
 
     ptr: Tensor  # [n + 1] int64, where the peers of each node begin
     peer: Tensor  # [k] int32, the peers of each node, ascending
@@ -128,7 +129,7 @@ class HaloPeers:
 
 @dataclass(frozen=True, eq=False)
 class PushedNodes:
-    """The nodes that a rank pushes to each peer."""
+    """The nodes whose rows a rank pushes to each peer."""
 
     place: Tensor  # [sum(counts)] int64, their places among the nodes, ascending for each peer
     counts: list[int]  # the number of nodes, by peer
@@ -136,9 +137,9 @@ class PushedNodes:
 
 
 def choose_pushed(halo: HaloPeers, row: Tensor, name: Tensor, most: int | None, key: int) -> PushedNodes:
-    """Chooses, among some nodes of a part, the nodes in each peer's halo: where there are more than
-    ``most``, without replacement in proportion to degree. The draw of a node depends on the key,
-    the peer and the node's name alone.
+    """Chooses nodes of a part that are in each peer's halo: at most ``most``, without replacement,
+    in proportion to degree. The draw of a node depends on the key, the peer and the node's name
+    alone.
 
     Args:
         halo: the peers of the nodes of the part.

@@ -13,7 +13,7 @@ from pyg_batchgnn.ops.library import MASK64, kernels, to_signed
 
 
 def keyed_permutation(n: int, seed: int, epoch: int) -> Tensor:
-    """Returns a permutation of range(n), [n] int64, that depends only on ``(seed, epoch)``."""
+    """Returns [n] int64, a permutation of range(n) that depends on ``(seed, epoch)`` alone."""
     if n < 0:
         raise ValueError(f"n must not be negative, got {n}")
     return kernels.keyed_permutation(n, to_signed(seed), to_signed(epoch))
@@ -40,8 +40,8 @@ _DROPOUT = int.from_bytes(b"dropout", "little")
 
 
 def fold_key(key: Word, value: Word) -> Word:
-    """Folds one more component into a key, as in csrc/kernels/random.h (SplitMix64): words of 64
-    bits, as unsigned integers or as int64 tensors whose shapes broadcast."""
+    """Folds a component into a key (SplitMix64, as in csrc/kernels/random.h). Key and component are
+    64-bit words: unsigned integers, or int64 tensors, which broadcast."""
     z = _wrapped((key ^ value) + _GAMMA)
     z = _wrapped((z ^ _shifted(z, 30)) * _MULTIPLIERS[0])
     z = _wrapped((z ^ _shifted(z, 27)) * _MULTIPLIERS[1])
@@ -49,7 +49,7 @@ def fold_key(key: Word, value: Word) -> Word:
 
 
 def _wrapped(word: Word) -> Word:
-    """Returns a word modulo 2**64, as tensors compute anyway."""
+    """Returns a word modulo 2**64; tensors wrap by themselves."""
     return word & MASK64 if isinstance(word, int) else word
 
 
@@ -58,9 +58,9 @@ def _shifted(word: Word, bits: int) -> Word:
 
 
 def names_key(names: Sequence[str]) -> int:
-    """Returns the digest of the name of a node type or the names of a relation, in [0, 2**64). Each
-    name adds the number of its UTF-8 bytes and then the bytes, eight at a time, as little-endian
-    words, the last one filled with zeros."""
+    """Returns the digest of a node type's name or a relation's names, in [0, 2**64). Each name adds
+    the number of its UTF-8 bytes, then the bytes, eight at a time as little-endian words, padded
+    with zeros."""
     key = 0
     for name in names:
         data = name.encode()
@@ -71,11 +71,12 @@ def names_key(names: Sequence[str]) -> int:
 
 
 def dropout_key(seed: int, epoch: int, minibatch: int, layer: int) -> int:
-    """Returns the key of the dropout of one layer, as operators take it (signed 64 bits). With it,
-    the original id of the node and the column decide whether an element is dropped (docs/design.md,
+    """Returns the key of a layer's dropout, signed 64 bits as operators take it. Whether an element
+    is dropped is a function of this key, the node's original id and the column (docs/design.md,
     section 5).
 
     Args:
+        seed, epoch: of the sampler.
         minibatch: the digest of the seed nodes (`minibatch_key`).
         layer: the number of the layer; 1 is nearest the input.
     """
@@ -87,12 +88,13 @@ def dropout_key(seed: int, epoch: int, minibatch: int, layer: int) -> int:
 
 
 def part_key(key: int, part: str) -> int:
-    """Returns a part's key for its own dropout; the first eight characters of its name count."""
+    """Returns the key for another dropout in the same layer, from the first eight characters of
+    ``part``."""
     return to_signed(fold_key(key & MASK64, int.from_bytes(part.encode()[:8], "little")))
 
 
 def drawn_key() -> int:
-    """Draws a key for dropout, 64 bits, from torch's default generator."""
+    """Draws a 64-bit key for dropout from torch's default generator."""
     return int(torch.empty((), dtype=torch.int64).random_(-(2**63), None))
 
 
@@ -103,27 +105,27 @@ _LOW = 0xFFFFFFFF
 
 
 class WordStreams:
-    """Streams of random words of 64 bits, one per key [n] int64: word t is ``word(t)`` of the
-    sampling contract. Methods take the positions [w] int64 of the streams that they draw from, each
-    at most once, and move only those on."""
+    """Streams of random 64-bit words, one per key [n] int64: word t of a stream is ``word(t)`` of
+    the sampling contract. Methods draw from the streams ``which`` [w] int64, distinct, and advance
+    only these."""
 
     def __init__(self, keys: Tensor) -> None:
         self._counter = keys.clone()
 
     @property
     def keys(self) -> Tensor:
-        """[n] int64, the keys of streams that go on where these are."""
+        """[n] int64, keys of streams that continue after the words drawn so far."""
         return self._counter
 
     def next(self, which: Tensor) -> Tensor:
-        """Returns the next words, as [w] int64 whose bits count."""
+        """Returns [w] int64, the bits of the next words."""
         counter = self._counter[which]
         self._counter[which] = counter + _GAMMA
         return fold_key(counter, torch.zeros_like(counter))
 
     def bounded(self, bound: Tensor, which: Tensor) -> Tensor:
-        """Returns uniform integers below ``bound``, [w] int64 of at least 1, as ``bounded`` of the
-        sampling contract."""
+        """Returns [w] int64, uniform integers in [0, bound), by ``bounded`` of the sampling
+        contract. ``bound``: [w] int64, at least 1."""
         word = self.next(which)
         drawn, low = multiply_high(word, bound), word * bound
         suspects = ((low >= 0) & (low < bound)).nonzero().view(-1)  # about one in 2**64 / bound
@@ -134,12 +136,12 @@ class WordStreams:
         return drawn
 
     def uniform(self, which: Tensor) -> Tensor:
-        """Returns numbers in [0, 1), [w] float64: the upper 53 bits of the next words."""
+        """Returns [w] float64 in [0, 1), from the upper 53 bits of the next words."""
         return ((self.next(which) >> 11) & (2**53 - 1)).double() * 2.0**-53
 
 
 def multiply_high(word: Tensor, factor: Tensor) -> Tensor:
-    """Returns the upper 64 bits of the products of unsigned words, int64 whose bits count."""
+    """Returns the upper 64 bits of products of unsigned words, all as the bits of int64."""
     low, high = word & _LOW, (word >> 32) & _LOW
     factor_low, factor_high = factor & _LOW, (factor >> 32) & _LOW
     middle = high * factor_low + (((low * factor_low) >> 32) & _LOW)

@@ -18,8 +18,6 @@ import torch
 from torch import Tensor
 
 MASK64 = (1 << 64) - 1
-
-
 #: The variables of the environment that choose among kernels, and what they may be.
 _CHOICES = {
     "PYG_BATCHGNN_SIMD": ("avx512", "avx2", "baseline"),
@@ -56,8 +54,8 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def fake(name: str) -> Callable[[_Function], _Function]:
-    """Registers the decorated function as the fake kernel of an operator, which returns tensors of
-    the right shapes and dtypes without computing them: torch.compile traces with it."""
+    """Registers the decorated function as an operator's fake kernel, with which torch.compile
+    traces: it returns tensors of the right shapes and dtypes, without computing them."""
 
     def register(function: _Function) -> _Function:
         torch.library.register_fake(f"pyg_batchgnn::{name}", function)
@@ -67,7 +65,7 @@ def fake(name: str) -> Callable[[_Function], _Function]:
 
 
 def gradient(name: str, save: Callable[..., None]) -> Callable[[_Function], _Function]:
-    """Registers the decorated function as the backward pass of an operator, of `first_order`."""
+    """Registers the decorated function as an operator's backward pass (see `first_order`)."""
 
     def register(function: _Function) -> _Function:
         once = first_order(function)
@@ -78,14 +76,14 @@ def gradient(name: str, save: Callable[..., None]) -> Callable[[_Function], _Fun
 
 
 def to_signed(value: int) -> int:
-    """Returns the signed 64-bit integer with the bits of ``value``, as operators take it."""
+    """Returns the signed 64-bit integer with the bits of an unsigned one."""
     value &= MASK64
     return value - (1 << 64) if value >> 63 else value
 
 
 @contextlib.contextmanager
 def memory_errors(message: str) -> Iterator[None]:
-    """Lets a kernel that lacks memory raise a MemoryError with this message."""
+    """Lets a kernel without enough memory raise MemoryError with this message."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:
@@ -95,8 +93,8 @@ def memory_errors(message: str) -> Iterator[None]:
 
 
 def simd_level() -> int:
-    """Returns the width of the vector instructions in use, in bits: 512, 256, or 0 for the
-    baseline. The environment variable PYG_BATCHGNN_SIMD=avx2|baseline lowers it."""
+    """Returns the width of the vector instructions in use: 512 or 256 bits, or 0 for the baseline.
+    The environment variable PYG_BATCHGNN_SIMD=avx2|baseline lowers it."""
     return kernels.simd_level()
 
 
@@ -104,13 +102,13 @@ def simd_level() -> int:
 
 
 def first_order(backward: Callable[..., Any]) -> Callable[..., Any]:
-    """Makes a backward pass whose results raise an error if they are differentiated.
+    """Makes a backward pass whose results raise an error if they are differentiated again.
 
-    Kernels compute gradients outside autograd: ``create_graph=True`` would leave terms out of a
-    second derivative. Torch's ``once_differentiable`` leaves results alone whose arriving gradient
-    is a constant; here every result is guarded. It hangs on all that it depends on: the arriving
-    gradients, the saved tensors, and ``ctx.leaves`` if there are any. Otherwise
-    ``torch.autograd.grad`` would find no path to its inputs, and no error.
+    Kernels compute gradients outside autograd, so that a second derivative would lack terms.
+    Torch's ``once_differentiable`` does not guard results for which the arriving gradient is a
+    constant; here every result is guarded. It depends on the arriving gradients, the saved tensors,
+    and ``ctx.leaves`` if there are any, so that ``torch.autograd.grad`` finds a path to its inputs,
+    and the error.
     """
 
     @functools.wraps(backward)
@@ -153,26 +151,21 @@ class _Refusal(torch.autograd.Function):
 # Threads ##########################################################################################
 
 
-class _Setting(threading.local):
-    """The setting of one thread of the program, such as a thread that prefetches."""
-
-    count: int | None = None
-
-
-_setting = _Setting()
+#: The setting of each thread of the program, such as one that prefetches.
+_setting = threading.local()
 
 
 def thread_count() -> int:
-    """Returns the most threads of an operator that this thread calls now: the least `thread_limit`
-    around the call, or torch's number."""
-    return _setting.count or torch.get_num_threads()
+    """Returns the most threads of an operator called in this thread: the smallest `thread_limit`
+    around the call, else torch's number."""
+    return getattr(_setting, "count", None) or torch.get_num_threads()
 
 
 @contextlib.contextmanager
 def thread_limit(count: int | None) -> Iterator[None]:
-    """Lets operators that this thread calls in the block use at most `count` threads. None changes
-    nothing, nor does a limit above that of a block around it."""
-    before = _setting.count
+    """Limits operators that this thread calls in the block to `count` threads. None, or a number
+    above an outer limit, changes nothing."""
+    before = getattr(_setting, "count", None)
     _setting.count = min(filter(None, (before, count)), default=None)
     try:
         yield

@@ -8,14 +8,22 @@ from typing import Any, Literal, Protocol, get_args
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.ops.checks import FLOATS, TABLES, check_ids, check_on_cpu
+from pyg_batchgnn.ops.checks import (
+    FLOATS,
+    TABLES,
+    check_drop,
+    check_ids,
+    check_nodes,
+    check_on_cpu,
+    dropout_scale,
+)
 from pyg_batchgnn.ops.library import fake, gradient, kernels, thread_count
-from pyg_batchgnn.ops.norm import activate, check_drop, check_nodes, dropout_scale
+from pyg_batchgnn.ops.norm import activate
 from pyg_batchgnn.ops.quantized import stored
 
 
 class RowsOfTable(Protocol):
-    """A view of rows of a table: row i is ``table[row[i]]``. A table takes no gradient."""
+    """Rows of a table: row i is ``table[row[i]]``; without a gradient."""
 
     @property
     def table(self) -> Tensor: ...
@@ -47,26 +55,26 @@ def linear(
     Args:
         inputs: [>= num_rows, groups * K] tensors, or views (`RowsOfTable`) of rows of a table. They
             are float32, float16 or bfloat16, or float64 if the weights are. Rows of a
-            `QuantizedTensor` are decoded in blocks where they are multiplied. The first num_rows
+            `QuantizedTensor` are decoded in blocks while they are multiplied. The first num_rows
             rows are used. K may differ between inputs.
         weights: [O, K] for each input, all of one dtype: ``out_dtype`` or float32. With groups,
             columns [g * O / groups, (g + 1) * O / groups) of the result are computed from columns
             [g * K, (g + 1) * K) of the inputs.
         bias: [O] of the dtype of the weights.
-        num_rows: the number of rows of the result; all rows of the first input where None.
+        num_rows: the number of rows of the result; None for all rows of the first input.
         groups: the number of independent products side by side.
         drop: the probability of dropping an element, below 1. Kept elements are multiplied by
             `dropout_scale`.
         key: the key of dropout (`dropout_key`).
-        node: [num_rows] int64, the ids of the rows for dropout; row numbers where None.
-        out_dtype: float32, bfloat16 or float64; `compute_dtype` of the weights where None.
-        after_relu: the inputs are results of a ReLU, which passes on no gradient where it is zero.
-            The gradient of such an element may be returned as zero, which is less work.
+        node: [num_rows] int64, the ids of the rows for dropout; None for row numbers.
+        out_dtype: float32, bfloat16 or float64; None for `compute_dtype` of the weights.
+        after_relu: True if the inputs are results of a ReLU. The gradients of their zeros, which
+            the ReLU ignores, may then be 0, which is less work.
 
     Returns:
         [num_rows, O] of ``out_dtype``, with gradients for weights, bias and the inputs that are
-        tensors. Gradients may skip products of an exact 0 in an input or in the gradient of the
-        output, even if the other factor is not finite.
+            tensors. Gradients may skip products with an exact 0 in an input or in the gradient of
+            the output, even if the other factor is not finite.
     """
     if not inputs or len(inputs) != len(weights):
         raise ValueError(f"got {len(inputs)} inputs and {len(weights)} weights; give one weight per input")
@@ -154,8 +162,8 @@ def checked_input(
 
 
 def compute_dtype(weight: Tensor) -> torch.dtype:
-    """Returns bfloat16 under ``torch.autocast("cpu", torch.bfloat16)``, else the dtype of the
-    weight: under autocast of float16, too, whose products would be less exact."""
+    """Returns bfloat16 under ``torch.autocast("cpu", torch.bfloat16)``, else the weight's dtype,
+    also under autocast of float16, which is less exact."""
     # as torch's own autocast leaves float64 alone
     halved = torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") is torch.bfloat16
     if halved and weight.dtype is not torch.float64:
@@ -186,7 +194,7 @@ def current_products() -> ProductsName:
 
 
 def set_products(name: ProductsName) -> ProductsName:
-    """Sets the products that `ops.linear` uses in this process, and returns the former ones."""
+    """Sets the matrix products of `ops.linear` in this process; returns the former choice."""
     global _current
     if name not in get_args(ProductsName):
         raise ValueError(f"matrix products are 'native' or 'torch', not {name!r}")
@@ -203,22 +211,21 @@ _LEVELS: tuple[BFloat16Level, ...] = get_args(BFloat16Level)
 
 
 def bfloat16_levels() -> tuple[BFloat16Level, ...]:
-    """Returns the levels of bfloat16 products that this processor has, from the lowest on:
-    "widened" to float32, which every processor has, "pairs" of the instruction vdpbf16ps, "tiles"
-    of Intel's matrix unit (AMX)."""
+    """Returns the kinds of bfloat16 products that this processor has, the lowest first: "widened"
+    to float32 (always), "pairs" by the instruction vdpbf16ps, "tiles" by Intel's matrix unit
+    (AMX)."""
     return _LEVELS[: kernels.most_bfloat16_level() + 1]
 
 
 def bfloat16_level() -> BFloat16Level:
-    """Returns the level of bfloat16 products in use. Unless one is set, here or by the environment
-    variable PYG_BATCHGNN_BFLOAT16=widened|pairs|tiles, the processor decides: "tiles" where it and
-    the system give a matrix unit, else "widened" on Intel's, and "pairs" on others that have them.
-    """
+    """Returns the kind of bfloat16 products in use: the one set, else PYG_BATCHGNN_BFLOAT16
+    (widened, pairs or tiles), else by processor "tiles" if there is a matrix unit and the system
+    allows it, "widened" on other Intel processors, "pairs" on others that have them."""
     return _LEVELS[kernels.bfloat16_level()]
 
 
 def set_bfloat16_level(name: BFloat16Level) -> BFloat16Level:
-    """Sets the level of bfloat16 products in this process, and returns the former one."""
+    """Sets the kind of bfloat16 products in this process; returns the former one."""
     if name not in bfloat16_levels():
         known = ", ".join(map(repr, bfloat16_levels()))
         raise ValueError(f"bfloat16 products are {known} on this processor, not {name!r}")
@@ -240,7 +247,7 @@ def linear_by_torch(
     key: int,
     node: Tensor | None,
 ) -> Tensor:
-    """Computes `ops.linear` from checked arguments with torch, in blocks of `BLOCK_ROWS` rows."""
+    """Computes `linear` from checked arguments with torch, in blocks of `BLOCK_ROWS` rows."""
     with torch.autocast("cpu", enabled=False):
         cast = [weight.to(dtype) for weight in weights]
         pieces = [_pieces(table, row, num_rows) for table, row in zip(tables, rows, strict=True)]

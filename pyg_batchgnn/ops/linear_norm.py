@@ -34,20 +34,20 @@ def linear_norm(
     out_dtype: torch.dtype | None = None,
 ) -> LinearNorm:
     """Computes ``batch_norm(x @ weight.t() + bias)`` with the statistics of the product, or its
-    ReLU.
+    ReLU, bitwise identical on any number of threads.
 
-    The gradient of ``bias`` is exactly zero, because a bias shifts only the mean. Bitwise identical
-    on any number of threads. There are first derivatives only.
+    The gradient of ``bias`` is exactly 0, since a bias only shifts the mean. There are first
+    derivatives only.
 
     Args:
         x: [D, K] float32, float16 (without a gradient) or bfloat16, or float64 if the weight is.
-            Rows of a `QuantizedTensor` are decoded in blocks where they are read.
+            Rows of a `QuantizedTensor` are decoded in blocks while they are read.
         weight: [O, K] of ``out_dtype`` or float32.
         bias: [O] of the dtype of the weight.
-        scale: [O], the weight of the normalisation; ones where None.
-        shift: [O], the bias of the normalisation; zeros where None.
+        scale: [O], the weight of the normalisation; None for ones.
+        shift: [O], the bias of the normalisation; None for zeros.
         after_relu: x is the result of a ReLU, see `linear`.
-        out_dtype: float32, bfloat16 or float64; `compute_dtype` of the weight where None.
+        out_dtype: float32, bfloat16 or float64; None for `compute_dtype` of the weight.
     """
     dtype = out_dtype or compute_dtype(weight)
     check_weights([weight], bias, dtype, 1)
@@ -125,7 +125,7 @@ def _product(
     dtype: torch.dtype,
     after_relu: bool,
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """Returns the product, and the mean and variance of its columns unless it is rounded."""
+    """Returns the product and, unless it is rounded, the mean and variance of its columns."""
     if dtype is not torch.bfloat16:
         return kernels.linear_moments(x, decoding, weight, bias, dtype, thread_count())
     product, _ = kernels.linear(

@@ -16,7 +16,7 @@ from pyg_batchgnn.ops.library import kernels
 
 
 def advise_huge_pages(tensor: Tensor) -> None:
-    """Asks the system to use huge pages for the memory of a CPU tensor, which does not change."""
+    """Asks the system for huge pages under a CPU tensor, whose values do not change."""
     check_dense("tensor", tensor)
     if not tensor.is_contiguous():
         raise ValueError(f"tensor is not contiguous (strides {tensor.stride()}); call .contiguous()")
@@ -24,7 +24,7 @@ def advise_huge_pages(tensor: Tensor) -> None:
 
 
 def empty(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-    """Returns an uninitialised tensor over memory that is reused, without page faults."""
+    """Returns an uninitialised tensor in memory that the package reuses, without page faults."""
     if any(size < 0 for size in shape):
         raise ValueError(f"sizes must not be negative, got {list(shape)}")
     view = kernels.empty_bytes(math.prod(shape) * dtype.itemsize).view(dtype).view(tuple(shape))
@@ -44,12 +44,12 @@ class MemoryStats:
 
 
 def memory_stats() -> MemoryStats:
-    """Returns the memory of operators' returned tensors and scratch space, not of torch."""
+    """Returns the memory of operators' results and scratch space, torch's own left out."""
     return MemoryStats(*kernels.memory_stats())
 
 
 def reset_peak() -> None:
-    """Resets `MemoryStats.peak` to the memory that is held now."""
+    """Sets `MemoryStats.peak` to the memory in use now."""
     kernels.reset_memory_peak()
 
 
@@ -62,10 +62,10 @@ def empty_cache() -> None:
 
 
 class Turns:
-    """The turns of this process and of others.
+    """A barrier of several processes through shared memory.
 
     Args:
-        own: [1] int32, in memory that the other processes map as well. Only this process writes it.
+        own: [1] int32, in memory that the other processes map, too. Only this process writes it.
         others: [1] int32 each, the words of the other processes.
     """
 
@@ -79,14 +79,14 @@ class Turns:
         self._own, self._others = own, list(others)
 
     def announce(self, turn: int) -> None:
-        """Announces a turn, any number that ascends. Those who see it see all that was written
-        before. The word holds its lowest 32 bits."""
+        """Announces a turn, any number that ascends. Processes that see it also see all earlier
+        writes. The word holds its lowest 32 bits."""
         kernels.announce_turn_(self._own, turn)
 
     def wait(self, turn: int, seconds: float) -> bool:
-        """Waits until every other process has announced a turn or a later one, and returns whether
-        all have. The wait takes no processor time, lets other threads run, and ends early if a
-        signal comes. No process may be 2^31 turns from ``turn``."""
+        """Waits until every other process has announced this turn or a later one; returns whether
+        all have. The wait takes no processor time, lets other threads run, and ends early at a
+        signal. No process may be 2^31 turns from ``turn``."""
         return bool(kernels.wait_for_turns(self._others, turn, seconds))
 
 
@@ -97,7 +97,7 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
 
 def parse_bytes(text: str) -> int:
-    """Returns the bytes that a text like 2GiB, 500MB or 100B stands for. Raises ValueError for
+    """Returns the number of bytes of a text such as 2GiB, 500MB or 100B. Raises ValueError for
     another text, or a number but 0 without a unit."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(([kmgt]i?)?b?)\s*", text.lower())
     if match is None:
@@ -109,12 +109,12 @@ def parse_bytes(text: str) -> int:
 
 
 def number_of_bytes(amount: int | str | None) -> int | None:
-    """Returns an amount of memory that may be a text as for `parse_bytes`; None stays None."""
+    """Returns a number of bytes, which may be a text for `parse_bytes`; None stays None."""
     return parse_bytes(amount) if isinstance(amount, str) else amount
 
 
 def check_budget(budget: int | str | None) -> int | None:
-    """Returns a memory budget as a number of bytes; None stays None."""
+    """As `number_of_bytes`. Raises ValueError unless the budget is positive."""
     found = number_of_bytes(budget)
     if found is not None and (isinstance(found, bool) or not isinstance(found, int)):
         raise TypeError(f"memory_budget must be a number of bytes or a text like '2GiB', got {budget!r}")
@@ -124,5 +124,5 @@ def check_budget(budget: int | str | None) -> int | None:
 
 
 def free_bytes() -> int:
-    """Returns the bytes of memory that may be taken: an eighth of what is free."""
+    """Returns an eighth of the free memory in bytes, which the package takes by default."""
     return machine.memory().available // 8

@@ -19,7 +19,7 @@ from pyg_batchgnn.ops.library import kernels
 
 @dataclass(frozen=True, eq=False)
 class WeightedGraph:
-    """The neighbours of a process's own nodes in an undirected graph with weights."""
+    """A process's own nodes of an undirected weighted graph, with their neighbours."""
 
     indptr: Tensor  # [n + 1] int64, where each own node's neighbours begin
     indices: Tensor  # [e] int32, own nodes [0, n), then ghosts [n, n + ghosts): nodes of other processes
@@ -56,14 +56,14 @@ class SolvedPartition(NamedTuple):
 def cluster_nodes(
     graph: WeightedGraph, label: Tensor, room: Tensor, *, key: int, first: int = 0, together: bool = False
 ) -> int:
-    """Moves each own node to the cluster with room that most of its edges lead to.
+    """Moves each own node to the cluster with room that has most of its edges, by weight.
 
     Args:
         label: [n + ghosts] int32, the cluster of each node in [0, clusters); written for own nodes.
-        room: [clusters, k] int64, what each cluster may still grow by; written to.
+        room: [clusters, k] int64, how much each cluster may still grow; updated.
         key: signed 64 bits; decides between equally good clusters.
         first: the number of the first own node among the nodes of all processes.
-        together: lets nodes that can join no neighbour's cluster join each other: those with the
+        together: lets nodes that cannot join a neighbour's cluster join each other: those with the
             same best cluster, and those without neighbours.
 
     Returns:
@@ -81,22 +81,20 @@ def contract_clusters(
     Args:
         label: [n + ghosts] int32, the cluster of each node.
         start: [clusters + 1] int64, where the own nodes of each cluster begin in ``member``.
-        member: [n] int32, the own nodes by cluster; None where they are in that order.
+        member: [n] int32, the own nodes by cluster; None if they are in that order.
     """
     return kernels.contract_clusters(*graph.arrays(), label, start, member, clusters.start, clusters.stop)
 
 
 def improve_parts(graph: WeightedGraph, part: Tensor, room: Tensor, limit: Tensor, key: int) -> None:
     """Moves nodes out of parts that exceed a limit, then lowers the cut by moves in order of gain
-    (Fiduccia and Mattheyses 1982). Ghosts stay in their parts.
-
-    Where the table of that method would take much more memory than the edges, nodes move one by one
-    to the part that most of their edges lead to.
+    (Fiduccia and Mattheyses 1982). Ghosts stay in their parts. If the gain table would take much
+    more memory than the edges, nodes move one by one to the part with most of their edges.
 
     Args:
         part: [n + ghosts] int32, written for own nodes.
-        room: [parts, k] int64, what each part may still grow by, negative where a limit is
-            exceeded; written to.
+        room: [parts, k] int64, how much each part may still grow, negative beyond the limit;
+            updated.
         limit: [k] int64, the limits, by which excess is measured.
         key: signed 64 bits, the key of the random choices.
     """
@@ -106,8 +104,8 @@ def improve_parts(graph: WeightedGraph, part: Tensor, room: Tensor, limit: Tenso
 
 
 def solve_partition(graph: WeightedGraph, parts: int, limit: Tensor, key: int) -> SolvedPartition:
-    """Cuts a graph that one process holds into parts: the whole multilevel scheme. ``limit``: [k]
-    int64, the largest weights of a part. ``key``: signed 64 bits, the key of the random choices."""
+    """Cuts a graph that one process holds into parts, by the whole multilevel scheme. ``limit``:
+    [k] int64, the largest weights of a part. ``key``: signed 64 bits, of the random choices."""
     return SolvedPartition(*kernels.solve_partition(*graph.arrays(), parts, limit, key))
 
 
@@ -115,7 +113,7 @@ def solve_partition(graph: WeightedGraph, parts: int, limit: Tensor, key: int) -
 
 
 class MergedLists(NamedTuple):
-    """The adjacency lists in which each neighbour occurs once."""
+    """Adjacency lists in which each neighbour occurs once."""
 
     indptr: Tensor  # [n + 1] int64
     ids: Tensor  # [e], ascending in each list
@@ -142,12 +140,13 @@ def append_neighbours(
 def merge_neighbours(
     indptr: Tensor, ids: Tensor, weight: Tensor | None = None, first: int = 0
 ) -> MergedLists:
-    """Merges the edges of each list to the same neighbour, and drops those to the node itself.
+    """Merges edges of a node to the same neighbour, and drops self loops.
 
     Args:
         indptr: [n + 1] int64.
         ids: [e] int32 or int64 neighbours; sorted in place.
-        weight: [e] int32; 1 each if it is None. Sums end at 2**31 - 1.
+        weight: [e] int32; None for 1 each. Sums end at 2**31 - 1.
+        first: the id of the first node.
     """
     increment_version((ids,) if weight is None else (ids, weight))
     return MergedLists(*kernels.merge_neighbours(indptr, ids, weight, first))
@@ -155,8 +154,8 @@ def merge_neighbours(
 
 def number_ghosts(ids: Tensor, own: range, total: int) -> tuple[Tensor, Tensor]:
     """Numbers nodes: own nodes first, then the others, the ghosts, in ascending order. Returns the
-    ids of the ghosts, and [e] int32, the number of each of [e] int32 or int64 ids below ``total``.
-    """
+    ids of the ghosts, and [e] int32, the number of each of ``ids`` [e] int32 or int64 below
+    ``total``."""
     check_range("ids", ids, max(total, 1))
     local = torch.empty(ids.numel(), dtype=torch.int32)
     return kernels.number_ghosts_(ids, own.start, len(own), total, local), local

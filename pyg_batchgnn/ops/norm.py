@@ -8,7 +8,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.ops.checks import check_float, check_matrix, check_vector, wide_dtype
+from pyg_batchgnn.ops.checks import (
+    check_drop,
+    check_float,
+    check_matrix,
+    check_nodes,
+    dropout_scale,
+    wide_dtype,
+)
 from pyg_batchgnn.ops.library import fake, gradient, kernels, thread_count
 
 
@@ -33,13 +40,13 @@ def batch_norm(
 
     This is batch normalisation (Ioffe and Szegedy 2015). Statistics are taken in one pass, in
     blocks of rows that are centred by the mean of a neighbouring block, so that a column loses no
-    digits if its mean is much larger than its deviation. Sums over blocks are float64. Bitwise
-    identical on any number of threads. There are first derivatives only.
+    digits if its mean is much larger than its deviation. Sums over blocks are float64. Results are
+    bitwise identical on any number of threads. There are first derivatives only.
 
     Args:
-        x: [D, C] float32, float64 or bfloat16; computed in float32 (float64 where x is).
-        weight: [C] of any of these types; ones where None.
-        bias: [C]; zeros where None.
+        x: [D, C] float32, float64 or bfloat16; computed in float32 (float64 if x is).
+        weight: [C] of any of these dtypes; None for ones.
+        bias: [C]; None for zeros.
         mean: [C], a constant, given together with ``variance``. If both are None, the statistics of
             x are used, with gradients through them.
         variance: [C], biased.
@@ -102,7 +109,7 @@ def _gradients(ctx: Any, grad: Tensor | None, *_: Tensor | None) -> tuple[Tensor
 def _as_given(
     grads: Sequence[Tensor], weight: Tensor | None, bias: Tensor | None
 ) -> tuple[Tensor | None, ...]:
-    """Returns gradients of rows [D, C], and of columns [C], float64, as those of the columns."""
+    """Returns gradients of rows [D, C], and of columns [C] float64 in the columns' own dtypes."""
     d_x, *columns = grads
     pairs = zip((weight, bias), columns, strict=True)
     return d_x, *(None if one is None else found.to(one.dtype) for one, found in pairs)
@@ -110,47 +117,20 @@ def _as_given(
 
 # Activation #######################################################################################
 
-#: Probabilities of dropout are rounded to multiples of 1 / LEVELS.
-LEVELS = 2**16
-
-
-def check_drop(drop: float) -> None:
-    """Raises ValueError unless ``drop`` is a probability below one."""
-    if not 0.0 <= drop < 1.0 or _kept_levels(drop) == 0:
-        raise ValueError(f"the probability of dropping must be at least 0 and below 1, got {drop}")
-
-
-def dropout_scale(drop: float) -> float:
-    """Returns the factor of kept elements, the inverse of the rounded probability of keeping."""
-    return LEVELS / _kept_levels(drop)
-
-
-def _kept_levels(drop: float) -> int:
-    """Returns the number of levels kept, halves rounded up as in csrc/kernels/dropout.h."""
-    return int((1.0 - drop) * LEVELS + 0.5)
-
-
-def check_nodes(node: Tensor | None, rows: int) -> None:
-    if node is None:
-        return
-    check_vector("node", node, (torch.int64,))
-    if node.numel() < rows:
-        raise ValueError(f"node has {node.numel()} entries for {rows} rows; give one entry per row")
-
 
 def activate(
     x: Tensor, *, relu: bool = False, drop: float = 0.0, key: int = 0, node: Tensor | None = None
 ) -> Tensor:
-    """Computes ``dropout(relu(x))`` in the memory of x. The decision to keep an element is a
-    function of the key, the node of its row and its column. The backward pass needs one bit per
-    element and no value of x, so the result may be overwritten in turn.
+    """Computes ``dropout(relu(x))`` in the memory of x. Whether an element is kept is a function of
+    the key, the node of its row and its column. The backward pass needs one bit per element and no
+    value of x, so that the result may be overwritten.
 
     Args:
         x: [..., C] float32, float64 or bfloat16; overwritten if it is contiguous, else copied.
         drop: the probability of zeroing an element, in [0, 1), rounded to a multiple of 2^-16.
         key: the key of the layer, see `dropout_key`.
-        node: [>= rows] int64, the node of each row of x; row numbers where None. All dimensions of
-            x but the last are rows.
+        node: [>= rows] int64, the node of each row of x; None for row numbers. All dimensions of x
+            but the last are rows.
 
     Returns:
         x itself if it is contiguous.
@@ -229,16 +209,16 @@ def layer_norm(
     """Computes ``dropout(relu((x - mean) / sqrt(variance + eps) * weight + bias))`` in one pass,
     with the mean and the biased variance of each row.
 
-    This is layer normalisation (Ba, Kiros and Hinton 2016), followed by `activate`, whose decisions
-    it takes. A row loses no digits if its mean is much larger than its deviation. The backward pass
-    keeps x, three numbers per row and, with a ReLU or dropout, one bit per element, so the result
-    may be overwritten. Gradients are bitwise identical on any number of threads. There are first
-    derivatives only.
+    This is layer normalisation (Ba, Kiros and Hinton 2016), followed by `activate`, with the same
+    decisions. A row loses no digits if its mean is much larger than its deviation. The backward
+    pass keeps x, three numbers per row and, with a ReLU or dropout, one bit per element, so that
+    the result may be overwritten. Gradients are bitwise identical on any number of threads. There
+    are first derivatives only.
 
     Args:
-        x: [D, C] float32, float64 or bfloat16; computed in float32 (float64 where x is).
-        weight: [C] of any of these types; ones where None.
-        bias: [C]; zeros where None.
+        x: [D, C] float32, float64 or bfloat16; computed in float32 (float64 if x is).
+        weight: [C] of any of these dtypes; None for ones.
+        bias: [C]; None for zeros.
         drop, key, node: see `activate`.
 
     Returns:

@@ -20,9 +20,9 @@ UNASSIGNED = -1
 
 
 def group_by_owner(owner: Tensor, groups: int) -> tuple[Tensor | None, Tensor]:
-    """Sorts rows by group, in a stable order, by counting. ``owner``: [n] int32 or int64, the group
-    of each row, in [0, groups). Returns [n] int32, the rows by group, or None if they are in that
-    order; and [groups] int64, the rows of each group."""
+    """Sorts rows by group, stably, by counting. ``owner``: [n] int32 or int64, the group of each
+    row, in [0, groups). Returns [n] int32, the rows by group, or None if they are in that order;
+    and [groups] int64, the number of rows of each group."""
     if groups < 0:
         raise ValueError(f"the number of groups must not be negative, got {groups}")
     check_vector("owner", owner)
@@ -49,7 +49,7 @@ def group_by_range(values: Tensor, bounds: Tensor) -> tuple[Tensor | None, Tenso
 
 
 def count_values(values: Tensor, first: int, counts: Tensor) -> None:
-    """Adds 1 to ``counts[value - first]`` of each value. Raises IndexError if one is outside."""
+    """Adds 1 to ``counts[value - first]`` for each value. Raises IndexError for one outside."""
     check_vector("values", values)
     check_vector("counts", counts, (torch.int64,))
     increment_version(counts)
@@ -58,12 +58,12 @@ def count_values(values: Tensor, first: int, counts: Tensor) -> None:
 
 
 def place_edges(edges: Tensor, first: int, cursor: Tensor, indices: Tensor, edge_ids: Tensor) -> None:
-    """Appends edges to the adjacency lists of the nodes from ``first`` on.
+    """Appends edges to the in-edges of the nodes from ``first`` on.
 
     Args:
         edges: [n, 3] int32 or int64: destination, source and id of each edge, in the order of the
             lists. int64 if indices or edge ids are.
-        cursor: [nodes] int64, the position of the next edge of each list; advanced.
+        cursor: [nodes] int64, the position of the next edge of each node; advanced.
         indices: [e] int32 or int64 sources, written to.
         edge_ids: [e] int32 or int64, written to.
     """
@@ -74,7 +74,7 @@ def place_edges(edges: Tensor, first: int, cursor: Tensor, indices: Tensor, edge
 
 @dataclass(frozen=True, eq=False)
 class StreamRules:
-    """The rules of a streaming policy for the choice of a part."""
+    """How a streaming policy chooses a part."""
 
     limit: Tensor  # [k] float64, the largest load of a part of each kind
     # The score of Fennel (neighbours minus a price), not of LDG (neighbours times free room).
@@ -96,7 +96,7 @@ def assign_nodes(
     load: Tensor,
     rules: StreamRules,
 ) -> None:
-    """Assigns nodes of a slice of the graph to parts, one after the other.
+    """Assigns the nodes ``rows`` of a slice of the graph to parts, one after the other.
 
     Args:
         indptr: [n + 1] int64, of the in-edges of the nodes [first, first + n) by original id.

@@ -24,14 +24,14 @@ _CONSTANT = (
 
 
 class QuantizedTensor(Tensor):
-    """A table whose rows lie in memory as int8 codes. It cannot be written to.
+    """A read-only table that is stored as int8 codes.
 
     The value of a column is ``code * scale + offset``, computed in float32 with one rounding (a
-    fused multiply-add). To torch and to PyG it is a constant of ``dtype``, of the shapes of the
+    fused multiply-add). To torch and PyG it is a constant of ``dtype`` with the shape of the
     decoded table. A selection of rows (``x[index]``, ``index_select``, ``F.embedding``) decodes
-    these rows alone. A range of rows (``x[a:b]``) or of columns and ``detach()`` are views that
-    stay narrow. Every other operation decodes the whole table first. Kernels of this package read
-    the codes in place.
+    only these. A range of rows (``x[a:b]``) or of columns and ``detach()`` are views with codes.
+    Every other operation decodes the whole table first. Kernels of this package read the codes in
+    place.
 
     Attributes:
         codes: [N, F] or [N] int8.
@@ -58,7 +58,7 @@ class QuantizedTensor(Tensor):
         return made
 
     def with_codes(self, codes: Tensor) -> QuantizedTensor:
-        """Returns other rows of the same columns."""
+        """Returns a table of other codes with the same scales and offsets."""
         if codes.dtype != torch.int8 or codes.shape[1:] != self.codes.shape[1:]:
             raise TypeError(
                 f"codes must be int8 {['N', *self.codes.shape[1:]]}, got {codes.dtype} {list(codes.shape)}"
@@ -66,7 +66,7 @@ class QuantizedTensor(Tensor):
         return self._of(codes, self.decoding, self.dtype)
 
     def dequantize(self) -> Tensor:
-        """Returns the decoded table, a copy of ``dtype``."""
+        """Returns a decoded copy of ``dtype``."""
         return decode(self.codes, self.decoding, self.dtype)
 
     @property
@@ -89,7 +89,7 @@ class QuantizedTensor(Tensor):
         return self.dequantize().numpy(force=force)
 
     def data_ptr(self) -> int:
-        """Returns 0: no memory holds the floats. That of the codes is ``codes.data_ptr()``."""
+        """Returns 0: there are no floats in memory. Codes have ``codes.data_ptr()``."""
         return 0
 
     def storage(self) -> Any:  # safetensors asks for it
@@ -138,29 +138,29 @@ class QuantizedTensor(Tensor):
 
 
 def as_stored(table: Any) -> Any:
-    """Returns the codes of a `QuantizedTensor`, and anything else as it is."""
+    """Returns the codes of a `QuantizedTensor`; anything else unchanged."""
     return table.codes if isinstance(table, QuantizedTensor) else table
 
 
 def rows_like(table: Any, rows: Tensor) -> Tensor:
-    """Returns rows, as `as_stored` gives them, as rows of a table: with its scales and offsets."""
+    """Returns rows as they are stored (`as_stored`) with the scales and offsets of a table."""
     return table.with_codes(rows) if isinstance(table, QuantizedTensor) else rows
 
 
 def decoded(table: Any) -> Any:
-    """Returns a `QuantizedTensor` as the floats that it stands for, and anything else as it is."""
+    """Returns a `QuantizedTensor` as floats; anything else unchanged."""
     return table.dequantize() if isinstance(table, QuantizedTensor) else table
 
 
 def stored(rows: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Returns rows as kernels read them, columns of codes contiguous, and decoding or None."""
+    """Returns rows as kernels read them, and the decoding of codes or None."""
     if isinstance(rows, QuantizedTensor):
         return _dense_rows(rows.codes), rows.decoding
     return rows, None
 
 
 def check_decoding(codes: Tensor, decoding: Tensor) -> None:
-    """Raises unless ``codes`` are int8 rows, ``decoding`` positive scales and finite offsets."""
+    """Raises TypeError or ValueError unless ``codes`` are int8 rows with a valid ``decoding``."""
     if codes.dtype != torch.int8 or codes.dim() not in (1, 2):
         raise TypeError(f"codes must be int8 [N, F] or [N], got {codes.dtype} {list(codes.shape)}")
     columns = 1 if codes.dim() == 1 else codes.size(1)
@@ -189,7 +189,7 @@ def decode(codes: Tensor, decoding: Tensor, dtype: torch.dtype, index: Tensor | 
 
 
 def decode_into(out: Tensor, codes: Tensor, decoding: Tensor, index: Tensor | None = None) -> None:
-    """Sets the rows of ``out`` to decoded rows on the CPU, given as to `decode`."""
+    """Writes decoded rows, given as in `decode`, to ``out`` on the CPU."""
     kernels.put_decoded(_dense_rows(codes), decoding, index, out, thread_count())
 
 
@@ -198,9 +198,9 @@ def _dense_rows(codes: Tensor) -> Tensor:
 
 
 def _decode_by_torch(codes: Tensor, decoding: Tensor) -> Tensor:
-    """Returns decoded codes in float32, as a fused multiply-add does. The product of 8 and 24 bits
-    is exact in float64. The sum is rounded to odd, so that rounding it again to float32 rounds the
-    exact sum (Boldo and Melquiond 2008)."""
+    """Returns decoded codes as float32, with the rounding of a fused multiply-add. The product of 8
+    and 24 bits is exact in float64. The sum is rounded to odd, so that rounding it to float32
+    rounds the exact sum (Boldo and Melquiond 2008)."""
     scale, offset = decoding.double()
     product = codes.double() * scale
     total = product + offset
@@ -257,7 +257,7 @@ def _select(table: Any, dim: int, at: int) -> Any:
 
 
 def _rows(table: QuantizedTensor, index: Tensor, shape: Sequence[int]) -> Tensor:
-    """Decodes the rows of an index of any shape, in range from 0."""
+    """Decodes the rows of a non-negative index of any shape."""
     flat = index.reshape(-1)
     if index.device.type == "cpu" == table.device.type:
         check_range("index", flat, table.size(0), "rows of the table")

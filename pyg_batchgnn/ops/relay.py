@@ -20,7 +20,7 @@ from pyg_batchgnn.ops.sample import SampledGraph, SampledSeeds, SamplingRules
 
 @dataclass(frozen=True)
 class RelayBook:
-    """The owners of all nodes, and the relations."""
+    """The owners of all nodes, and the ends of relations."""
 
     offsets: list[int]  # the first internal id of each part and node type, then the number of nodes
     num_types: int
@@ -38,7 +38,7 @@ class RelayBook:
 
 @dataclass(frozen=True, eq=False)
 class OwnedGraph:
-    """The in-edges of the nodes that a rank owns, by relation."""
+    """The in-edges of a rank's own nodes, by relation."""
 
     # The in-edges. ``num_nodes`` are the rank's own nodes of each type. Row i of a relation is its
     # i-th node of the target type, and sources are internal ids. Every edge has an id.
@@ -49,7 +49,8 @@ class OwnedGraph:
     num_edges: list[int]  # by relation, the edges of the whole graph
 
     def held(self) -> Tensor:
-        """Returns the arrays as the kernel takes them, checked once until torch writes to them."""
+        """Returns the arrays as kernels take them; checked again only if torch has written to
+        them."""
         return self.arrays.held(self._check)
 
     def _check(self) -> None:
@@ -81,7 +82,7 @@ class OwnedGraph:
 
 
 class WireError(IntEnum):
-    """The faults of a message; the numbers are those of csrc/kernels/relay/fault.h."""
+    """What is wrong with a message, by the numbers of csrc/kernels/relay/fault.h."""
 
     NOTHING = 0
     BLOCKS = 1
@@ -93,7 +94,7 @@ class WireError(IntEnum):
 
 @dataclass(frozen=True)
 class RelayFault:
-    """A fault in a message of another rank."""
+    """What is wrong with a message, and the rank that sent it."""
 
     error: WireError
     peer: int
@@ -106,7 +107,7 @@ def _fault(numbers: Sequence[int]) -> RelayFault | None:
 
 @dataclass(frozen=True)
 class QuestionForm:
-    """The columns of questions beside nodes, the same on all ranks."""
+    """Which columns requests have beside nodes, the same on all ranks."""
 
     disjoint: bool = False  # True if every node belongs to an example
     timed: bool = False  # True if every example has a time; only with ``disjoint``
@@ -119,7 +120,7 @@ class QuestionForm:
 
 @dataclass(frozen=True)
 class RelayQuestions:
-    """The questions of one hop."""
+    """The requests for one hop's in-edges."""
 
     words: Tensor  # [sum(counts)] int32 or int64 as node ids are, the questions to other ranks, by rank
     counts: list[int]  # words for each rank; 0 for this one
@@ -129,7 +130,7 @@ class RelayQuestions:
 
 @dataclass(frozen=True)
 class RelayAnswers:
-    """The answers to the questions of one hop."""
+    """The responses to the requests of one hop."""
 
     words: Tensor  # [sum(counts)] int64, by rank
     counts: list[int]  # words for each rank
@@ -137,7 +138,7 @@ class RelayAnswers:
 
 
 class Relay:
-    """Minibatches that are sampled together.
+    """The minibatches of a macrobatch, sampled hop by hop with the help of other ranks.
 
     Call `ask` and `merge` in turn, once per hop and once more for an induced subgraph, then `take`.
 
@@ -145,6 +146,8 @@ class Relay:
         seeds: the seeds of all minibatches. Their nodes, and the ends of excluded pairs, are
             internal ids. Nodes of every type lie in the range of their type.
         book: the owners of the nodes.
+        rules, seed, epoch: as in `sample`.
+        form: the columns of requests.
     """
 
     def __init__(
@@ -170,22 +173,22 @@ class Relay:
         )
 
     def ask(self) -> RelayQuestions:
-        """Returns the questions of the next hop."""
+        """Returns the requests of the next hop."""
         return RelayQuestions(*kernels.relay_ask(self._state, thread_count()))
 
     def merge(self, own: Tensor, words: Tensor, counts: Sequence[int]) -> RelayFault | None:
-        """Adds the answers to the minibatches. Returns the first fault in them, after which the
-        relay cannot go on, or None.
+        """Adds the responses to the minibatches. Returns None, or the first fault in them, after
+        which the relay cannot continue.
 
         Args:
-            own: [n] int64, this rank's answers to itself.
-            words: [sum(counts)] int64, the other ranks' answers, by rank.
+            own: [n] int64, this rank's response to itself.
+            words: [sum(counts)] int64, the other ranks' responses, by rank.
             counts: words of each rank.
         """
         return _fault(kernels.relay_merge(self._state, own, words, list(counts), thread_count()))
 
     def take(self) -> tuple[list[Tensor], Tensor]:
-        """Returns the minibatches, as `sample` does; their node ids are internal ones."""
+        """Returns the minibatches, as `sample` does, with internal node ids."""
         arrays, counts = kernels.relay_take(self._state)
         return arrays, counts
 
@@ -198,11 +201,12 @@ def relay_answer(
     form: QuestionForm,
     hop: int,
 ) -> RelayAnswers | RelayFault:
-    """Returns the answers to the questions of one hop, or the first fault in these.
+    """Returns the responses to the requests of one hop, or the first fault in these.
 
     Args:
-        words: [sum(counts)] of the type of node ids, the questions by rank.
-        hop: the number of the hop; that after the last one is of an induced subgraph.
+        words: [sum(counts)] of the dtype of node ids, the requests by rank.
+        counts: words of each rank.
+        hop: the number of the hop; the one after the last is for an induced subgraph.
     """
     arrays = owned.arrays
     plan = rules.held(len(arrays.target))
@@ -223,7 +227,7 @@ def relay_answer(
 
 @dataclass(frozen=True)
 class OpenSection:
-    """The picks of one relation, whose sources and edge ids are still to be written."""
+    """The picked edges of one relation; sources and edge ids are still to be written."""
 
     relation: int  # its number
     position: Tensor  # [n] int64, the place of each picked edge in ``indices``
@@ -233,7 +237,7 @@ class OpenSection:
 
 @dataclass(frozen=True)
 class OpenAnswers:
-    """The answers to the questions of one hop, with sections to be written."""
+    """The responses for one hop, with sections to be written."""
 
     words: Tensor  # [w] int64, in which the arrays of the sections lie
     sections: list[OpenSection]
@@ -242,13 +246,13 @@ class OpenAnswers:
 def relay_answer_open(
     graph: SampledGraph, book: RelayBook, question: Tensor, rules: SamplingRules, form: QuestionForm, hop: int
 ) -> OpenAnswers:
-    """Picks the edges of one hop of a whole graph, and leaves reading sources and edge ids to the
-    caller, but for the lists of nodes with excluded pairs.
+    """Picks the edges of one hop of a whole graph. The caller reads sources and edge ids, except
+    for nodes with excluded pairs.
 
     Args:
-        graph: the graph. The ids of a type follow those of the types before it in the questions.
+        graph: the graph. The ids of a type follow those of the types before it in the requests.
         book: of one rank.
-        question: the relay's own question.
+        question: the relay's own request.
         hop: the number of the hop, none of an induced subgraph.
     """
     held, plan = graph.held(), rules.held(len(graph.target))
@@ -278,6 +282,6 @@ _EDGE_TYPES = {4: torch.int32, 8: torch.int64}
 
 
 def _part(words: Tensor, at: int, count: int, dtype: torch.dtype) -> Tensor:
-    """Returns ``count`` entries of a type from a word on."""
+    """Returns ``count`` entries of ``dtype`` from word ``at`` on."""
     begin = at * 8 // dtype.itemsize
     return words.view(dtype)[begin : begin + count]

@@ -20,7 +20,7 @@ from pyg_batchgnn.ops.library import kernels, memory_errors, thread_count, to_si
 
 @dataclass(frozen=True, eq=False)
 class SampledGraph:
-    """The arrays of a graph that is sampled, checked once until torch writes to them."""
+    """The arrays of a graph to be sampled, checked again only if torch has written to them."""
 
     num_nodes: list[int]
     indptr: list[Tensor]  # by relation, [N_target + 1] int64
@@ -43,7 +43,7 @@ class SampledGraph:
     source_ids: list[Tensor] = field(default_factory=list)
 
     def held(self, check: Callable[[], None] | None = None) -> Tensor:
-        """Returns the graph as the kernel takes it, checked; a part of a graph by ``check``."""
+        """Returns the graph as kernels take it, checked; by ``check`` for a part of a graph."""
         # The graph as the kernel takes it, and the writes to its arrays when they were checked.
         known: tuple[Tensor, int | None] | None = self.__dict__.get("_held")
         now = _writes(self._arrays)
@@ -66,8 +66,9 @@ class SampledGraph:
         return known[0]
 
     def check_relations(self, num_sources: int | None = None) -> None:
-        """Raises unless the in-edges of each relation fit its types. ``num_sources``: ids of
-        sources are below it, of a part of a graph; below the nodes of their type where None."""
+        """Raises TypeError, ValueError or IndexError unless the in-edges of each relation fit its
+        types. ``num_sources``: an upper bound of source ids in a part of a graph; None for the
+        nodes of their type."""
         lists = (self.indptr, self.indices, self.edge_ids)
         if {*map(len, lists), len(self.source)} != {len(self.target)}:
             raise ValueError("every relation needs one indptr, indices, edge_ids, source and target")
@@ -97,7 +98,7 @@ class SampledGraph:
 
 
 def _writes(arrays: Sequence[Tensor]) -> int | None:
-    """Returns how often torch has written to some tensors; None if one of them has no counter."""
+    """Returns how often torch has written to these tensors; None if one has no counter."""
     try:
         return sum(map(_version, arrays))
     except (RuntimeError, AttributeError):  # made in inference mode, or no tensor
@@ -124,7 +125,7 @@ class SampledSeeds:
 
 @dataclass(frozen=True, eq=False)
 class SamplingRules:
-    """The rules of picking."""
+    """How neighbours are picked."""
 
     hops: int
     fanouts: list[int]  # [R * hops] neighbours to pick, hops of relation 0 first; -1 for all
@@ -140,7 +141,7 @@ class SamplingRules:
     labor: int = 0
 
     def held(self, num_relations: int) -> Tensor:
-        """Returns the rules, but for the form of the edges, as the kernel takes them, checked."""
+        """Returns the rules as kernels take them, checked, without the form of the edges."""
         fanouts, count = self.fanouts, num_relations * self.hops
         if len(fanouts) != count or any(fanout < -1 for fanout in fanouts):
             raise ValueError(f"there must be {count} fanouts, each at least -1, got {list(fanouts)}")
@@ -169,10 +170,10 @@ def sample(
 
     Returns:
         The arrays of all minibatches, and [B, types * (hops + 1) + R * hops] int64, the nodes of
-        each type and then the edges of each relation, by hop. The arrays of a minibatch are, for
-        each type that has nodes, its ids [N_t] int64 and in disjoint sampling their examples
-        [N_t]; then, for each relation into a type with expanded nodes, ``indptr`` [D_t + 1], the
-        edges ([2, E_r] or [E_r]) and, if they are wanted, the edge ids [E_r].
+            each type and then the edges of each relation, by hop. The arrays of a minibatch are,
+            for each type that has nodes, its ids [N_t] int64 and in disjoint sampling their
+            examples [N_t]; then, for each relation into a type with expanded nodes, ``indptr`` [D_t
+            + 1], the edges ([2, E_r] or [E_r]) and, if they are wanted, the edge ids [E_r].
     """
     held, relations = graph.held(), len(graph.indptr)
     check_seeds(seeds, graph.num_nodes)
@@ -191,10 +192,10 @@ def list_tokens(
     kind: Tensor, row: Tensor, num_nodes: list[int], relations: Sequence[Sequence[Any]], count: int
 ) -> Tensor:
     """Returns the first ``count`` nodes around each seed of a disjoint minibatch, breadth first:
-    types, rows, hops, relations, edges and parents [6, S, count] int64, and -1 behind the tokens.
+    types, rows, hops, relations, edges and parents, [6, S, count] int64, padded with -1.
 
-    ``kind, row``: the seeds' types and rows [S] int64. ``relations``: lists of the types of their
-    sources, those of their targets, ``indptr`` and ``indices``.
+    ``kind, row``: the seeds' types and rows [S] int64. ``relations``: for each one the types of its
+    sources and targets, ``indptr`` and ``indices``.
     """
     with memory_errors(f"not enough memory for {count} tokens of each of {row.numel()} seeds; take fewer"):
         if row.numel() * count >= 1 << 40:  # the kernel would count bytes beyond 64 bits
@@ -207,7 +208,7 @@ def list_tokens(
 
 @dataclass(frozen=True, eq=False)
 class BudgetRules:
-    """The rules of sampling by budgets, as the Heterogeneous Graph Transformer does."""
+    """How the Heterogeneous Graph Transformer samples: a number of nodes per type and hop."""
 
     hops: int
     samples: list[int]  # [types * hops] nodes to sample, hops of type 0 first; -1 for all
@@ -218,7 +219,7 @@ class BudgetRules:
 
     @cached_property
     def state(self) -> Tensor:
-        """The rules, but for the form of the edges, as the kernel takes them."""
+        """The rules as kernels take them, without the form of the edges."""
         made: Tensor = kernels.budget_rules(
             self.hops, self.samples, self.type_digest, self.cap, self.return_edge
         )
@@ -231,8 +232,7 @@ class BudgetRules:
 def sample_by_budgets(
     graph: SampledGraph, seeds: SampledSeeds, rules: BudgetRules, seed: int, epoch: int
 ) -> tuple[Sequence[Tensor], Tensor]:
-    """Samples one minibatch for each list of seeds, as `sample` does. Edges have no hops: their
-    counts are zero."""
+    """As `sample`, by budgets of nodes. Edges have no hops: their counts are 0."""
     types = len(graph.num_nodes)
     held = graph.held()
     check_seeds(seeds, graph.num_nodes)
@@ -258,7 +258,7 @@ def sample_by_budgets(
 
 
 def check_orders(order: Sequence[Tensor], weights: Sequence[Tensor], indices: Sequence[Tensor]) -> None:
-    """Raises unless times and weights fit the edges of the relations."""
+    """Raises TypeError or ValueError unless times and weights fit the edges of the relations."""
     for what, arrays, each in (("order", order, 2), ("weights", weights, 3)):
         if len(arrays) not in (0, each * len(indices)):
             raise ValueError(f"{what} must have {each} vectors for each of {len(indices)} relations")
@@ -284,7 +284,7 @@ def check_orders(order: Sequence[Tensor], weights: Sequence[Tensor], indices: Se
 
 
 def check_seeds(seeds: SampledSeeds, num_nodes: Sequence[int]) -> None:
-    """Raises unless seeds are nodes of their type. Those who gathered them checked all else."""
+    """Raises IndexError unless seeds are nodes of their type; all else was checked before."""
     check_vector("seeds", seeds.node, (torch.int64,))
     if len(num_nodes) == 1:
         return check_range("seeds", seeds.node, num_nodes[0])
@@ -299,7 +299,7 @@ def check_seeds(seeds: SampledSeeds, num_nodes: Sequence[int]) -> None:
 
 
 def _check_positive(positive: Tensor, weight: Tensor) -> None:
-    """Raises unless ``positive`` counts the positive weights before each place."""
+    """Raises ValueError unless ``positive`` counts the positive weights before each place."""
     total = int(positive[-1])
     if is_known_indptr(positive, total, True):
         return

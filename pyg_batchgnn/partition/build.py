@@ -1,4 +1,4 @@
-"""Cuts a data set that every rank can read into the parts that each rank holds."""
+"""Cuts a data set that every rank can read into parts, one or several per rank."""
 
 from __future__ import annotations
 
@@ -44,8 +44,7 @@ if TYPE_CHECKING:
     from torch_geometric.data import Data, HeteroData
 
 
-#: A function that is called with a few words as each stage begins.
-Progress = Callable[[str], None]
+Progress = Callable[[str], None]  # Told a few words as each stage begins.
 
 
 def partition(
@@ -58,30 +57,35 @@ def partition(
 ) -> Part:
     """Cuts a graph into one part for each rank while reading it. Collective.
 
-    Every rank reads some of the input and sends edges, features, labels and splits to their owners
-    in rounds of bounded size: no rank ever holds the whole graph, all features or a map of all
-    nodes.
+    >>> partition(data, "contiguous")  # without a launcher, one rank
+    Part(0 of 1, nodes=100 of 100, edges=600 of 600)
 
-    The parts depend on (graph, policy, seed, number of parts) alone with "random" and "contiguous";
-    with streaming policies also on the number of ranks that read.
+    Every rank reads a share of the input, and sends edges, features, labels and splits to their
+    owners in rounds of bounded size: no rank ever holds the whole graph, all features or a map of
+    all nodes.
+
+    With "random" and "contiguous" the parts depend only on graph, policy, seed and number of parts;
+    with the other policies also on the number of ranks that read.
 
     Args:
-        dataset: a data set, or a PyG `Data` or `HeteroData`, the same on every rank; arrays that
-            are mapped from files are read in pieces.
+        dataset: a data set, or a PyG `Data` or `HeteroData`, the same on every rank. Of arrays
+            mapped from files, each rank reads its share.
         policy: decides which part owns a node: "random" (by hash of seed, type and id),
             "contiguous" (ranges of ids of each type, balanced by edges and nodes), "ldg" or
             "fennel" (by the owners of in-neighbours; `Streaming` has options), "multilevel" (the
             fewest cut edges; see `Multilevel`), "metis" (the METIS library; see `Metis`), a .npy
-            file of owners (see `Given`), or a function of your own (see `Policy`).
-        comm: the communicator of all ranks; None makes one for this call. Without a launcher the
-            world is one rank.
+            file of owners (see `Given`), or a function (see `Policy`).
+        comm: the communicator of all ranks; None makes one for this call.
+        seed: seed of the policy's random choices.
+        progress: told a few words as each stage begins.
 
     Returns:
         This rank's part. Its number is the rank.
 
     Raises:
         AgreementError: ranks were given different arguments.
-        DatasetError: on every rank, where an edge or a split has a node id outside [0, N).
+        DatasetError: on every rank, if an edge or a split has a node id outside [0, N).
+        TypeError, ValueError: the policy is unknown, or cannot be used with this graph.
     """
     if comm is None:
         with Communicator.create("partition") as own:
@@ -99,8 +103,9 @@ def partition_parts(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> list[Part]:
-    """Cuts a graph into any number of parts, as `partition` does. Collective. Each rank builds the
-    parts [rank * parts // ranks, (rank + 1) * parts // ranks), to be saved, or none if too few."""
+    """Cuts a graph into any number of parts, to save them. Collective. Arguments and errors as for
+    `partition`. Returns this rank's parts: numbers rank * parts // ranks up to, but without, (rank
+    + 1) * parts // ranks."""
     dataset = as_dataset(dataset)
     check_comm(comm)
     if parts < 1:
@@ -187,9 +192,9 @@ def cut_run(
     attributes: Tables,
     splits: Tables,
 ) -> list[Part]:
-    """Returns the parts of a run. Their arrays are views of the run's where possible.
-    ``directory``: by type, the first original id of the run's range, and the internal ids.
-    ``splits``: internal ids of the run's nodes, ascending, by group of nodes and name."""
+    """Returns the parts that this rank builds, a run of consecutive ones. Their arrays are views of
+    the run's if possible. ``directory``: by type, the first original id of the run's range, and its
+    internal ids. ``splits``: by group and name, the run's internal ids, ascending."""
     found = []
     for at, number in enumerate(nodes.parts):
         rows = [slice(*own.starts[at : at + 2].tolist()) for own in nodes.rows]
@@ -233,6 +238,6 @@ def _joined(pieces: list[Tensor]) -> Tensor:
 
 
 def _rows_among(internal: Tensor, own: range) -> Tensor:
-    """Returns the ascending internal ids that lie in a range, as rows of it."""
+    """Returns which of the ascending internal ids lie in the range ``own``, as rows of it."""
     begin, end = torch.searchsorted(internal, torch.tensor([own.start, own.stop])).tolist()
     return internal[begin:end] - own.start

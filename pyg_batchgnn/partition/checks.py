@@ -1,4 +1,4 @@
-"""Checks of the input. Each rank checks its share, and all ranks raise or none."""
+"""Checks of the input: each rank checks its share, and all ranks raise or none."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def check_comm(comm: Communicator) -> None:
 
 
 def with_files(comm: Communicator, work: Callable[[], T]) -> T:
-    """Works with files on every rank. Where it fails on one rank, all ranks raise a DatasetError:
-    what went wrong first, and on which rank. Collective."""
+    """Runs ``work``, which uses files, on every rank, and returns its result. Collective. If it
+    fails on one rank, all ranks raise a `DatasetError` with the first failure, and its rank."""
 
     def error(problems: Mapping[int, str]) -> DatasetError:
         rank, text = next(iter(problems.items()))
@@ -39,7 +39,7 @@ def with_files(comm: Communicator, work: Callable[[], T]) -> T:
 
 
 def outside(ids: Tensor, num_nodes: int) -> str:
-    """Describes the first of some ids [n] that is no node; empty if all are."""
+    """Returns a text about the first id [n] outside of [0, num_nodes); "" if there is none."""
     low, high = ops.extent(ids)
     if low >= 0 and high < num_nodes:
         return ""
@@ -47,7 +47,7 @@ def outside(ids: Tensor, num_nodes: int) -> str:
 
 
 def refuse_outside(comm: Communicator, dataset: Dataset, problems: Mapping[str, str]) -> None:
-    """Raises on every rank if `outside` described an id on any of them, by array. Collective."""
+    """Raises `DatasetError` on every rank if any rank has a problem, by array. Collective."""
 
     def refuse() -> None:
         for array, problem in problems.items():
@@ -65,7 +65,7 @@ def own_share(comm: Communicator, rows: Tensor) -> Tensor:
 
 
 def check_splits(comm: Communicator, dataset: Dataset) -> None:
-    """Raises ValueError unless splits hold node ids. Collective."""
+    """Raises `DatasetError` unless splits hold node ids. Collective."""
     problems = {
         split_array(nodes.group, name).partition("/")[2]: outside(own_share(comm, index), nodes.num_nodes)
         for nodes in dataset.node_sets

@@ -1,4 +1,4 @@
-"""Writes a partition whose features are int8 codes, from one with floating-point numbers."""
+"""Writes a partition whose features are int8 codes, from one with floating-point features."""
 
 from __future__ import annotations
 
@@ -31,10 +31,9 @@ def quantize_partition(
     links: bool = True,
     progress: Progress | None = None,
 ) -> QuantizationReport:
-    """Writes a new partition whose features are int8-quantised, as by `quantize`. The scales and
-    offsets are found from all parts together and lie once beside them, so every rank decodes alike.
-    ``source`` is a folder that `save_partition` wrote. The other arguments and the errors are those
-    of `quantize_folder`."""
+    """Writes a new partition whose features are int8-quantised, as by `quantize`. Scales and
+    offsets are found from all parts together and stored once, so every rank decodes alike.
+    ``source``: a folder that `save_partition` wrote. The rest is as in `quantize_folder`."""
     wanted = CodesRequest(source, path, bits, attributes, percentile, links, progress)
     meta = read_partition_meta(wanted.source)
     every = {attribute_of(array.removeprefix(f"{part_name(0)}/")) for array in meta.arrays}

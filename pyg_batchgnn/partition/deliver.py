@@ -1,4 +1,4 @@
-"""Sends nodes and adjacency lists to their owners."""
+"""Sends nodes, adjacency lists, attributes and splits to their owners."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from pyg_batchgnn.types import Group
 
 @dataclass
 class OwnNodes:
-    """The nodes of one rank's parts and their adjacency lists."""
+    """The nodes of the parts that one rank builds, and their adjacency lists."""
 
-    parts: range  # all parts that this rank builds
-    rows: list[RunRows]  # by type, the rows of its nodes in the run
-    nodes: list[Tensor]  # by type, [n_t] int64, the original ids by row
-    #: the in-edges of each relation by row of the target type, with explicit edge ids
+    parts: range  # the parts
+    rows: list[RunRows]  # by type: the rows of the nodes
+    nodes: list[Tensor]  # by type: [n_t] int64, the original id of each row
+    #: by relation: in-edges, a row per node of the target type, with explicit edge ids
     relations: list[InEdges]
 
 
 def translate_sources(comm: Communicator, part: ReadingSlice, numbering: Numbering) -> None:
-    """Overwrites the joint ids of the sources by internal ids. Collective."""
+    """Overwrites the sources that were read, joint ids, by internal ids. Collective."""
     sources = part.in_edges.indices
     pull(comm, part.remote(numbering.internal), sources, out=sources, most=part.total_edges)
 
 
 def deliver_lists(comm: Communicator, part: ReadingSlice, numbering: Numbering, runs: Runs) -> OwnNodes:
-    """Sends nodes and adjacency lists to the owners of the nodes. Collective."""
+    """Sends nodes and adjacency lists to the nodes' owners. Collective. Returns this rank's."""
     own, schema = runs.of(comm.rank), part.schema
     rows = [RunRows(numbering.book, own, number) for number in range(schema.num_types)]
     nodes, indptr = list[Tensor](), dict[int, Tensor]()
@@ -57,7 +57,7 @@ def _deliver_nodes(
     comm: Communicator, part: ReadingSlice, numbering: Numbering, runs: Runs, own: RunRows, node_type: int
 ) -> tuple[Tensor, dict[int, Tensor]]:
     """Sends original ids and degrees to the owners, who then know where each list goes. Collective.
-    Returns the original ids of this rank's nodes, and where their in-edges begin, by relation."""
+    Returns the original ids of this rank's nodes, and by relation their indptr."""
     size, here = int(own.starts[-1]), part.rows_of(node_type)
     relations = part.schema.relations_into[node_type]
     node = torch.empty(size, dtype=torch.int64)
@@ -85,9 +85,9 @@ def _deliver_nodes(
 
 
 class ArrivingEdges:
-    """The in-edges of a relation while they arrive, one row per node of the target type in the run,
-    in the types of those that were read. ``counts`` [ranks, parts]: the target nodes of each part
-    that each rank has read."""
+    """The in-edges of a relation while they arrive: a row per node of the target type, in the
+    dtypes as read. ``counts``: [ranks, parts], the target nodes of each part that each rank has
+    read."""
 
     def __init__(self, read: InEdges, counts: Tensor, parts: range, rows: RunRows, indptr: Tensor) -> None:
         before, size, ids = counts.cumsum(0) - counts, int(indptr[-1]), read.explicit_edge_ids()
@@ -101,7 +101,7 @@ class ArrivingEdges:
         self.in_edges = InEdges(indptr, *room)
 
     def append(self, sender: int, part: int, edges: Tensor) -> None:
-        """Writes the next edges [n, 2] that a rank sent for a part: sources and ids."""
+        """Writes the next edges that a rank sent for a part, [n, 2]: source and edge id."""
         begin = self.cursor[sender, part]
         end = self.cursor[sender, part] = begin + len(edges)
         self.in_edges.indices[begin:end] = edges[:, 0]
@@ -111,10 +111,9 @@ class ArrivingEdges:
 def deliver_edges(
     comm: Communicator, part: ReadingSlice, numbering: Numbering, runs: Runs, places: Sequence[ArrivingEdges]
 ) -> None:
-    """Sends the adjacency lists of all relations to the owners of their nodes. Collective. A rank's
-    nodes were read in ascending order by ranks in ascending order. So the edges that a rank sends
-    for a part and relation are written in order, from the list of that rank's first node of the
-    part."""
+    """Sends the adjacency lists of all relations to the owners of their nodes. Collective. Ranks
+    have read nodes in ascending order, so what a rank sends for a part and relation is written in
+    order, from the list of that rank's first node of the part."""
     read, relations = part.in_edges, len(places)
     sources, edge_ids = read.indices, read.explicit_edge_ids()
     # The cell of each own list: its part times the number of relations, plus its relation.
@@ -141,13 +140,13 @@ def deliver_edges(
             place.append(sender, number, edges)
 
 
-#: The rows of an input table that one rank reads before the next rank's turn. Owners ask for
-#: ascending rows, and so all ranks read at the same time.
+#: The rows of a table that one rank reads before it is the next rank's turn. Owners ask for
+#: ascending rows, so all ranks read at the same time.
 STRIPE = 1 << 10
 
 
 def deliver_rows(comm: Communicator, table: Tensor, ids: Tensor) -> Tensor:
-    """Returns this rank's rows [n, ...] of a table, int8-quantised as they are. Collective."""
+    """Returns the rows ``ids`` of a table, [n, ...]; int8 codes stay codes. Collective."""
     stored, ranks = as_stored(table), comm.size
     striped = Remote(
         lambda row: group(torch.div(row, STRIPE, rounding_mode="floor").remainder_(ranks), ranks),
@@ -161,7 +160,7 @@ def deliver_rows(comm: Communicator, table: Tensor, ids: Tensor) -> Tensor:
 def deliver_splits(
     comm: Communicator, dataset: Dataset, part: ReadingSlice, numbering: Numbering, runs: Runs
 ) -> dict[Group, dict[str, Tensor]]:
-    """Returns this rank's internal ids of the splits, ascending, by group and name. Collective."""
+    """Returns the internal ids of this rank's nodes in each split, ascending. Collective."""
     names = [(number, name) for number, nodes in enumerate(dataset.node_sets) for name in nodes.splits]
     read = [own_share(comm, dataset.node_sets[number].splits[name]) for number, name in names]
     dtype = numbering.internal.dtype

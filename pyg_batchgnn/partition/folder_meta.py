@@ -13,8 +13,8 @@ from pyg_batchgnn.partition.book import PartitionBook
 from pyg_batchgnn.types import HOMOGENEOUS, Schema
 
 _REMEDY = "restore the file or partition again"
-#: Version 3 has a schema. Homogeneous graphs are written as version 2, which has none.
-#: Version 4 has tables of int8 codes, which releases before it would take for features.
+#: Version 3 has a schema. Homogeneous graphs are written as version 2, without one. Version 4 has
+#: tables of int8 codes, which older releases would take for features.
 VERSION, TYPED_VERSION, CODES_VERSION = 2, 3, 4
 FORMAT = MetaFormat(
     "pyg_batchgnn.partition",
@@ -26,16 +26,15 @@ FORMAT = MetaFormat(
 
 @dataclass(frozen=True)
 class PartitionMeta:
-    schema: Schema  # the node types and the relations
-    book: PartitionBook  # the partition book of the saved parts
-    edge_counts: tuple[int, ...]  # the number of edges of each relation in the whole graph
-    #: what is promised of each array, by part and name, as in ``part-00003/indices`` and
-    #: ``part-00003/nodes/x``; the scales and offsets of codes, which all parts share, by name, as
-    #: in ``decoding/nodes/x``
+    schema: Schema  # node types and relations
+    book: PartitionBook  # the book of the saved parts
+    edge_counts: tuple[int, ...]  # edges by relation in the whole graph
+    #: promises by array: ``part-00003/indices``, ``part-00003/nodes/x``, and for scales and
+    #: offsets, which all parts share, ``decoding/nodes/x``
     arrays: Mapping[str, ArrayPromise]
-    #: what the parts were made from: data set, policy, seed
+    #: how the parts were made: data set, policy, seed
     origin: Mapping[str, Any] = field(default_factory=dict)
-    digest: str = ""  # the digest of META.json itself, by which ranks see that they read the same
+    digest: str = ""  # of META.json, by which ranks see that they read the same
 
     def file(self, folder: Path, array: str) -> Path:
         return folder / f"{array}.npy"
@@ -54,16 +53,18 @@ class PartitionMeta:
 
 
 def part_name(number: int) -> str:
+    """Returns the folder of a part: "part-00003" for number 3."""
     return f"part-{number:05}"
 
 
 def is_partition(folder: str | Path) -> bool:
-    """Returns whether a folder says that it holds a partitioned graph."""
+    """Returns True if the folder's META.json says that it holds a partition."""
     return FORMAT.is_in(folder)
 
 
 def read_partition_meta(folder: Path) -> PartitionMeta:
-    """Reads and checks META.json. Raises DatasetError, also where it is missing."""
+    """Returns the META.json of a partition, checked. Raises `DatasetError` if it is missing,
+    damaged or of another format."""
     content, digest = FORMAT.read(folder)
     with FORMAT.parsing(folder):
         typed = "node_types" in content
@@ -82,7 +83,7 @@ def read_partition_meta(folder: Path) -> PartitionMeta:
 
 
 def _check_shapes(path: Path, meta: PartitionMeta) -> None:
-    """Checks that every part has its arrays, of the sizes that the offsets give them."""
+    """Raises `DatasetError` unless every part has its arrays, in the sizes of the book."""
     schema, book = meta.schema, meta.book
     if len(meta.edge_counts) != schema.num_relations:
         fact = f"has {len(meta.edge_counts)} numbers for {schema.num_relations} relations"
@@ -105,7 +106,7 @@ def _check_shapes(path: Path, meta: PartitionMeta) -> None:
 
 
 def _check_rows(path: Path, meta: PartitionMeta, array: str, rows: int | None) -> int:
-    """Returns the length of an array, which must be ``rows`` if that is given."""
+    """Returns the length of an array. Raises `DatasetError` if it is not ``rows``, if given."""
     promise = meta.arrays.get(array)
     if promise is None or len(promise.shape) != 1 or (rows is not None and promise.shape[0] != rows):
         seen = None if promise is None else list(promise.shape)

@@ -1,4 +1,4 @@
-"""The loads of parts: the weights of nodes, the limits, and why a limit could not be kept."""
+"""The loads of parts: weights of nodes, limits, and why a limit could not be kept."""
 
 from __future__ import annotations
 
@@ -18,40 +18,39 @@ from pyg_batchgnn.partition.part import Part
 from pyg_batchgnn.partition.policy import EDGES, NODES, Balanced
 from pyg_batchgnn.partition.reading import ReadingSlice
 
-#: The loads of every report, in order, before other splits and weights.
+#: Loads of every report, in this order, before other splits and weights.
 USUAL = (NODES, EDGES, "train", "val", "test")
-#: Sums of weights that are no whole numbers are compared to this precision.
-_PRECISION = 1e-6
+_PRECISION = 1e-6  # relative precision in which sums of floating-point weights are compared
 
 
 @dataclass(frozen=True)
 class Load:
-    """One load of one node type."""
+    """One load of the nodes of one type, by part: what a policy may balance."""
 
     name: str  # "nodes", "edges" (in-edges), a split, or an attribute with one weight per node
-    node_type: str  # the name of the type
+    node_type: str
     sums: tuple[float, ...]  # the load of each part
-    heaviest: float  # the largest weight of a single node
-    slack: float | None = None  # how many times the mean a part was allowed, None if no limit was set
+    heaviest: float  # the largest weight of one node
+    slack: float | None = None  # how many times the mean a part may have; None: no limit
 
     @property
     def mean(self) -> float:
-        """The mean of the parts."""
+        """The mean load of the parts."""
         return sum(self.sums) / len(self.sums)
 
     @property
     def balance(self) -> float:
-        """The largest sum over the mean, 1 at best."""
+        """The fullest part's load over the mean; 1.0 is even."""
         return max(self.sums) / self.mean if self.mean else 1.0
 
     @property
     def fullest(self) -> int:
-        """The part that has the most."""
+        """The part with the largest load."""
         return self.sums.index(max(self.sums))
 
     @property
     def is_met(self) -> bool:
-        """True unless a part exceeds its limit. The mean rounded up is always allowed."""
+        """True unless a part exceeds its limit, and the mean rounded up."""
         if self.slack is None:
             return True
         is_whole = all(isinstance(one, int) for one in self.sums)
@@ -60,22 +59,22 @@ class Load:
 
     @property
     def reason(self) -> str:
-        """The reason why a limit could not be kept; empty if it is met."""
+        """Why the limit could not be kept; "" if it is met."""
         if self.slack is None or self.is_met:
             return ""
         return unmet_reason(self.heaviest / self.mean, self.slack)
 
 
 def unmet_reason(heaviest: float, slack: float) -> str:
-    """Returns why no part keeps within ``slack`` times the mean; ``heaviest`` is in means."""
+    """Returns why a part exceeds ``slack`` times the mean. ``heaviest``: node's weight in means."""
     if heaviest > slack:
         return f"one node alone has {heaviest:.2f} times the mean"
     return "the policy found no parts within all limits, though no node is too heavy"
 
 
 def sums_of(part: Part, wanted: Collection[str]) -> dict[str, dict[str, tuple[float, float]]]:
-    """Returns the sums of a part's balance constraints and the largest weight of a node, by type
-    and constraint. ``wanted``: the weights that count beside nodes, in-edges and splits."""
+    """Returns (load of the part, largest weight of a node) by node type and load: nodes, in-edges,
+    splits, and the attributes in ``wanted`` with a weight per node."""
     schema, degrees = part.schema, _degrees(part)
     found = dict[str, dict[str, tuple[float, float]]]()
     for number, (name, group) in enumerate(zip(schema.node_types, schema.node_groups, strict=True)):
@@ -100,27 +99,26 @@ def _of_weights(weight: Tensor) -> tuple[float, float]:
     return exact.sum().item(), exact.max().item() if exact.numel() else 0
 
 
-#: Weights that are no whole numbers, or whose sum is larger, are scaled to this sum.
-_SUM = 1 << 30
+_SUM = 1 << 30  # Floating-point weights, and weights with a larger sum, are scaled to this sum.
 
 
 @dataclass(frozen=True, eq=False)
 class Limits:
-    """The weights by which parts are balanced, and the limits."""
+    """The weights by which parts are balanced, and the limits of the parts."""
 
-    names: tuple[str, ...]  # what each load is, in words
-    weight: Tensor  # [n, k] int32, the weights of the nodes that this rank has read
-    heaviest: Tensor  # [k] int64, the largest weights of a node on any rank
-    slack: Tensor  # [k] float64, the largest weights of a part over the mean, as wanted
-    balance: Balance  # the parts and their limits
+    names: tuple[str, ...]  # the loads in words
+    weight: Tensor  # [n, k] int32, weights of the nodes that this rank has read
+    heaviest: Tensor  # [k] int64, the largest weight of a node on any rank
+    slack: Tensor  # [k] float64, how many times the mean a part may have
+    balance: Balance  # the number of parts and their limits
 
 
 def read_limits(
     comm: Communicator, part: ReadingSlice, dataset: Dataset, policy: Balanced, parts: int
 ) -> Limits:
-    """Reads the weights of this rank's nodes. Collective. Every balance constraint counts for every
-    node type apart. Those that are zero everywhere are left out. Raises ValueError if one is no
-    attribute and no split, or its weights cannot be used."""
+    """Reads the weights of this rank's nodes. Collective. Each load counts separately for each node
+    type; loads that are 0 everywhere are left out. Raises `ValueError` if a load is no attribute
+    and no split, or its weights cannot be used."""
     wanted = [(name, number) for name in policy.balance for number in range(part.schema.num_types)]
     known = {NODES, EDGES, "train", "val", "test"}
     known = known.union(*({*nodes.splits, *nodes.tables} for nodes in dataset.node_sets))
@@ -165,7 +163,7 @@ def _weights(comm: Communicator, part: ReadingSlice, dataset: Dataset, name: str
 
 
 def _whole_numbers(comm: Communicator, table: Tensor, own: range, name: str) -> Tensor:
-    """Returns the user's weights of own nodes as whole numbers, [n_t] int32. Collective."""
+    """Returns [n_t] int32, the user's weights of this rank's nodes, scaled. Collective."""
     if table.dim() != 1 or table.is_complex():
         raise ValueError(
             f"cannot balance {name!r}: it has shape {list(table.shape)}, not one weight per node"
@@ -181,21 +179,21 @@ def _whole_numbers(comm: Communicator, table: Tensor, own: range, name: str) -> 
 
 @dataclass(frozen=True, eq=False)
 class Balance:
-    """The number of parts, and the largest weights that each may have."""
+    """The number of parts, and the largest load that each may have."""
 
-    parts: int  # the number of parts
-    total: Tensor  # [k] int64, the sums of the weights of all nodes
-    limit: Tensor  # [k] int64, the largest weights of a part. At least the mean rounded up.
+    parts: int
+    total: Tensor  # [k] int64, the loads of the whole graph
+    limit: Tensor  # [k] int64, the largest loads of a part, at least the mean rounded up
 
     @classmethod
     def of(cls, parts: int, total: Tensor, slack: Tensor) -> Balance:
-        """Allows parts ``slack`` [k] times the mean, at most the whole graph."""
+        """Allows parts ``slack`` [k] times the mean, up to the whole graph."""
         wanted = torch.minimum(slack * total / parts, total.to(slack.dtype))
         return cls.within(parts, total, wanted.to(torch.int64))
 
     @classmethod
     def within(cls, parts: int, total: Tensor, limit: Tensor) -> Balance:
-        """Allows parts the limits [k], or the mean rounded up where that is more."""
+        """Allows parts the loads ``limit`` [k], or the mean rounded up if that is more."""
         return cls(parts, total, torch.maximum(limit, -(-total // parts)))
 
     @property
@@ -205,7 +203,7 @@ class Balance:
 
 
 def read_split(comm: Communicator, part: ReadingSlice, dataset: Dataset, name: str, node_type: int) -> Tensor:
-    """Returns whether each of this rank's nodes of a type is in a split, [n_t] bool. Collective."""
+    """Returns [n_t] bool, which of this rank's nodes of a type are in a split. Collective."""
     own = part.nodes_of(node_type)
     found = torch.zeros(len(own), dtype=torch.bool)
     mine = own_share(comm, dataset.split(name, part.schema.node_types[node_type]))
@@ -216,7 +214,7 @@ def read_split(comm: Communicator, part: ReadingSlice, dataset: Dataset, name: s
 
 
 def warn_of_unmet(comm: Communicator, limits: Limits, owner: Tensor) -> None:
-    """Warns on rank 0 of every load that exceeds its limit. Collective."""
+    """Warns, on rank 0, of every load that exceeds its limit. Collective."""
     parts = limits.balance.parts
     load = torch.zeros(parts, len(limits.names), dtype=torch.int64)
     add_rows(load, owner, limits.weight.to(torch.int64))

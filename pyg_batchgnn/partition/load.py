@@ -1,4 +1,4 @@
-"""Loads parts from a folder, for any number of ranks."""
+"""Loads a saved partition, for any number of ranks."""
 
 from __future__ import annotations
 
@@ -28,15 +28,21 @@ from pyg_batchgnn.types import Group
 def load_partition(folder: str | Path, comm: Communicator) -> Part:
     """Reads this rank's part of a partition, from a folder that `save_partition` wrote. Collective.
 
-    With as many ranks as parts every array is mapped from its file. With another number the graph
+    >>> part = load_partition("cora-4", comm)  # doctest: +SKIP
+
+    With as many ranks as parts, every array is mapped from its file. With another number the graph
     is cut anew: each rank gets a contiguous range of the nodes of each type, in the order of the
-    saved parts, balanced by nodes, in-edges and training nodes as far as ranges go
-    (`balanced_offsets`), and maps what lies in one file and copies what lies in several.
-    `Part.node` then ascends only within a saved part. Internal ids stay in a graph of one node
-    type.
+    saved parts, balanced by nodes, in-edges and training nodes as far as ranges can be
+    (`balanced_offsets`). It maps arrays that lie in one file, and copies those that lie in several.
+    `Part.node` then ascends only within each saved part. In a graph of one node type internal ids
+    stay.
+
+    Args:
+        folder: the folder, on a file system that all ranks see.
+        comm: the communicator of all ranks.
 
     Raises:
-        DatasetError: on every rank, where a file is damaged, altered, foreign or missing on one of
+        DatasetError: on every rank, if a file is damaged, altered, foreign or missing on one of
             them.
         AgreementError: ranks read different folders.
     """
@@ -53,7 +59,8 @@ def load_partition(folder: str | Path, comm: Communicator) -> Part:
 
 
 def verify_partition(folder: str | Path) -> int:
-    """Compares every file with META.json; returns their number. DatasetError if one differs."""
+    """Compares every file with its checksum in META.json. Returns the number of files. Raises
+    `DatasetError` if one differs or is missing."""
     path = Path(folder).expanduser()
     meta = read_partition_meta(path)
     for array, promise in meta.arrays.items():
@@ -105,7 +112,7 @@ class _Folder:
     def _relation(
         self, recut: Recut, group: Group, nodes: list[PartRows], edges: list[PartRows], count: int
     ) -> InEdges:
-        """Returns the in-edges of a relation from the rows of the saved parts."""
+        """Returns the in-edges of a relation, from the rows ``edges`` of the saved parts."""
         files, (first, *more) = self._files, nodes
         indptr = files.indptr(first.number, group)
         if more or (first.begin, first.end) != (0, len(indptr) - 1):
@@ -196,19 +203,18 @@ _REMEDY = "restore the file or partition again"
 
 
 class PartRows(NamedTuple):
-    """A range of rows of an array of a saved part."""
+    """A range of rows of an array in a saved part."""
 
-    number: int  # the number of the part
-    #: begin, end: the rows
-    begin: int
-    end: int
+    number: int  # the part
+    begin: int  # the first row
+    end: int  # the row behind the last one
 
     def moved(self, by: int) -> PartRows:
         return PartRows(self.number, self.begin + by, self.end + by)
 
 
 def joined(pieces: list[PartRows]) -> list[PartRows]:
-    """Joins adjacent pieces. Without any piece it returns an empty one."""
+    """Joins ranges that follow each other in one part. Returns at least one, which may be empty."""
     found: list[PartRows] = []
     for piece in pieces:
         if found and found[-1].number == piece.number and found[-1].end == piece.begin:
@@ -219,7 +225,7 @@ def joined(pieces: list[PartRows]) -> list[PartRows]:
 
 
 class PartFiles:
-    """A folder of a partition that is being read."""
+    """The files of a saved partition, each mapped once."""
 
     def __init__(self, path: Path, meta: PartitionMeta) -> None:
         self._path, self._meta = path, meta
@@ -235,7 +241,7 @@ class PartFiles:
         return self._kept[array]
 
     def rows(self, name: str, pieces: list[PartRows]) -> Tensor:
-        """Returns rows of an array; a view of the file if they lie in one."""
+        """Returns the rows of an array; a view of the file if they lie in one."""
         found = []
         for number, begin, end in pieces:
             whole = self.open(number, name)
@@ -246,7 +252,7 @@ class PartFiles:
         return found[0] if len(found) == 1 else torch.cat(found)
 
     def decoded(self, array: str, values: Tensor) -> Tensor:
-        """Returns rows of an attribute with the scales and offsets in an array, if there is one."""
+        """Returns ``values`` as an int8-quantised table if ``array``, their decoding, is there."""
         promise = self._meta.arrays.get(array)
         if promise is None:
             return values
@@ -254,7 +260,7 @@ class PartFiles:
         return to_codes(values, map_tensor(file, array, promise), file, array)
 
     def checked(self, name: str, values: Tensor, size: int) -> Tensor:
-        """Returns the values, after checking that they lie in [0, size)."""
+        """Returns the values. Raises `DatasetError` unless they lie in [0, size)."""
         low, high = ops.extent(values)
         if values.numel() and (low < 0 or high >= size):
             fact = f"holds {low if low < 0 else high}, which is outside [0, {size})"
@@ -277,23 +283,17 @@ class PartFiles:
         return self._meta.arrays[f"{part_name(number)}/{edge_array('indices', relation)}"].shape[0]
 
 
-# Cuts a saved partition for another number of ranks.
-#
-# The nodes of each type lie in a row, by saved part and then by original id, and each rank gets a
-# range of every such row. So the internal ids stay in a graph of one node type. In one of several
-# types they move by whole ranges.
-
-
-#: The ids that are renumbered at a time.
-_IDS = 1 << 17
+_IDS = 1 << 17  # ids that are renumbered at a time
 
 
 @dataclass(frozen=True)
 class Recut:
-    """A saved partition and the ranges of its nodes that ranks get."""
+    """A saved partition, cut for another number of ranks. The nodes of each type form a row, by
+    saved part, then by original id, and each rank gets a range of every row. So internal ids stay
+    in a graph of one node type. With several types, whole ranges of them move."""
 
     old: PartitionBook  # the book of the saved parts
-    #: by node type, [ranks + 1], where each rank's range begins in the row of the type
+    #: by node type: [ranks + 1], where each rank's range begins in the row of the type
     cuts: tuple[Sequence[int], ...]
 
     @classmethod
@@ -326,7 +326,7 @@ class Recut:
 
     @cached_property
     def _shifts(self) -> tuple[Tensor, Tensor]:
-        """The first old id of each range that moves as a whole, ascending, and by how much."""
+        """The first old id of each range that moves as a whole, ascending, and how far it moves."""
         found = []
         for node_type, cuts in enumerate(self.cuts):
             for number, theirs in enumerate(_ranges(self._starts[node_type])):
@@ -341,7 +341,7 @@ class Recut:
 
 
 def _starts(book: PartitionBook) -> list[Tensor]:
-    """Returns by type where each part's nodes begin among all nodes of the type, [parts + 1]."""
+    """Returns by type, [parts + 1], where each part's nodes begin in the row of the type."""
     zero = torch.zeros(1, dtype=torch.int64)
     return [torch.cat([zero, sizes.cumsum(0)]) for sizes in book.sizes.t()]
 
@@ -352,24 +352,23 @@ def _ranges(starts: Tensor) -> list[range]:
 
 
 def overlap(own: range, theirs: range) -> tuple[int, int]:
-    """Returns where the overlap of two ranges begins and ends, from the second's begin."""
+    """Returns begin and end of the overlap of two ranges, counted from the second's begin."""
     begin, end = max(own.start, theirs.start), min(own.stop, theirs.stop)
     return (begin - theirs.start, end - theirs.start) if begin < end else (0, 0)
 
 
-#: A function that returns the weight of all nodes before a row, for rows 0 to N; ascending.
+#: Returns the weight of all nodes before a row, for rows 0 to N; it ascends.
 Load: TypeAlias = Callable[[int], int]
 
 _PRECISION = 1e-3  # of the bound on the largest load, relative
 
 
 def balanced_offsets(nodes: int, loads: Sequence[Load], ranks: int) -> list[int]:
-    """Cuts rows into ranges whose fullest one is as empty as ranges allow, over all loads and
-    relative to each load's mean. Returns the begin of each range, then N: R + 1 numbers. The least
-    bound is found by halving: with one given, each range in turn takes all that fits. Within the
-    bound, ends are then put as near as they may to where all loads together are cut evenly, so that
-    one heavy node does not leave the other ranges uneven. A load that is zero everywhere is left
-    out."""
+    """Cuts N rows into ranges so that the largest load of a range, in means of that load, is as
+    small as ranges allow. Returns [ranks + 1], the begin of each range, then N. The least bound is
+    found by halving: under a bound, each range in turn takes all that fits. Within the bound, ends
+    are then moved to where all loads together are cut evenly, if they may, so that one heavy node
+    does not leave the other ranges uneven. A load that is 0 everywhere is left out."""
     given = [load for load in loads if load(nodes) > 0]
     if not given:
         return [rank * nodes // ranks for rank in range(ranks + 1)]
@@ -383,7 +382,7 @@ class _Cutter:
         self._loads = [(load, load(nodes) / ranks) for load in loads]
 
     def least_bound(self) -> float:
-        """Returns nearly the least load of the fullest range, in means."""
+        """Returns nearly the least possible load of the fullest range, in means."""
         low, high = 1.0, float(self._ranks)
         while high > low * (1 + _PRECISION):
             bound, end = (low + high) / 2, 0
@@ -393,7 +392,7 @@ class _Cutter:
         return high
 
     def even(self, bound: float) -> list[int]:
-        """Returns ranges within a bound that can be met, cut as evenly as it allows."""
+        """Returns the begins of ranges within a bound that can be kept, as even as it allows."""
         least = [self._nodes]  # where each range may begin at the earliest, from the last one on
         for _ in range(self._ranks - 1):
             least.append(self._begin(least[-1], bound))

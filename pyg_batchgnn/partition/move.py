@@ -15,9 +15,9 @@ from pyg_batchgnn.partition.book import PartitionBook
 
 
 def send_rows(comm: Communicator, rows: Tensor, to: Tensor) -> Tensor:
-    """Sends each row [n, ...] to the rank that ``to`` [n] int64 says, in rounds. Collective; counts
-    as `MessageKind.PARTITION`. Returns the rows that came from all ranks, in an order that depends
-    on the rounds."""
+    """Sends each row to a rank, in rounds of bounded size. Collective. ``rows``: [n, ...]. ``to``:
+    [n] int64 ranks. Returns the rows that came from all ranks, in an order that depends on the
+    rounds. Counts as `MessageKind.PARTITION`."""
     came = [rows[:0]]
     row_bytes = rows.itemsize * math.prod(rows.shape[1:])
     for own in own_rounds(comm, len(rows), row_bytes):
@@ -27,9 +27,9 @@ def send_rows(comm: Communicator, rows: Tensor, to: Tensor) -> Tensor:
 
 
 def node_values(comm: Communicator, book: PartitionBook, node: Tensor, own: Tensor) -> Tensor:
-    """Returns a value of each of some nodes, asked of their owners in rounds, [n] int64.
-    Collective; counts as `MessageKind.PARTITION`. ``node``: [n] internal ids; n may differ from
-    rank to rank. ``own``: [own nodes] int64, the values of this rank's nodes."""
+    """Returns [n] int64, the values of nodes, asked from their owners in rounds. Collective.
+    ``node``: [n] internal ids; n may differ between ranks. ``own``: [own nodes] int64, the values
+    of this rank's nodes. Counts as `MessageKind.PARTITION`."""
     offsets = book.part_offsets
     first = int(offsets[comm.rank])
     remote = Remote(lambda ids: group_by_range(ids, offsets), lambda ids: own[ids - first], (), own.dtype)
@@ -38,21 +38,20 @@ def node_values(comm: Communicator, book: PartitionBook, node: Tensor, own: Tens
 
 @dataclass(frozen=True)
 class Grouping:
-    """A stable order of rows by groups."""
+    """A stable order of rows by group."""
 
-    #: [n], the positions of the rows in order of groups; None where they are in that order already
+    #: [n], positions of the rows in order of groups; None: they are in order already
     order: Tensor | None
-    counts: list[int]  # the number of rows of each group
+    counts: list[int]  # rows of each group
 
     def apply(self, rows: Tensor) -> Tensor:
         return rows if self.order is None else rows.index_select(0, self.order)
 
     def sorted(self, rows: Tensor) -> tuple[Tensor, list[int]]:
-        """Returns rows in order of groups, and the number of rows of each group."""
         return self.apply(rows), self.counts
 
     def undo(self, rows: Tensor, out: Tensor) -> None:
-        """Writes rows in order of groups to where they stood before."""
+        """Writes rows that are in order of groups back to their old positions."""
         if self.order is None:
             out.copy_(rows)
         else:
@@ -65,7 +64,7 @@ def group(owner: Tensor, groups: int) -> Grouping:
 
 
 def group_by_range(values: Tensor, bounds: Tensor) -> Grouping:
-    """Groups rows by the range that each value [n] is in; bounds [ranges + 1] int64, ascending."""
+    """Groups rows by the range of each value [n]. ``bounds``: [ranges + 1] int64, ascending."""
     order, counts = ops.group_by_range(values, bounds)
     return Grouping(order, counts.tolist())
 
@@ -76,13 +75,13 @@ def send(comm: Communicator, rows: Tensor, grouping: Grouping) -> Received:
 
 @dataclass(frozen=True)
 class Remote:
-    """An array whose rows lie on all ranks, some on each."""
+    """An array whose rows are spread over all ranks."""
 
-    group: Callable[[Tensor], Grouping]  # groups row numbers [n] by the rank that holds each
-    #: returns rows that this rank holds, given [n] row numbers in any order, which it may overwrite
+    group: Callable[[Tensor], Grouping]  # groups row ids [n] by the rank that holds each
+    #: returns rows that this rank holds, by [n] row ids in any order, which it may overwrite
     read: Callable[[Tensor], Tensor]
-    shape: tuple[int, ...]  # the shape of one row
-    dtype: torch.dtype  # the dtype of its elements
+    shape: tuple[int, ...]  # of one row
+    dtype: torch.dtype
 
     @property
     def row_bytes(self) -> int:
@@ -92,9 +91,9 @@ class Remote:
 def pull(
     comm: Communicator, remote: Remote, ids: Tensor, out: Tensor | None = None, most: int | None = None
 ) -> Tensor:
-    """Returns the rows of ``ids`` [n], asked of their holders in rounds. Collective. n may differ
-    from rank to rank; narrow ids cost less. ``out``: [n, *shape] to write to; may be ``ids``
-    itself. ``most``: a number of ids that no rank exceeds, as in `own_rounds`."""
+    """Returns the rows ``ids`` [n] of an array, asked from their holders in rounds. Collective. n
+    may differ between ranks; narrow ids cost less. ``out``: [n, *shape] to write to; may be ``ids``
+    itself. ``most``: no rank has more ids, as in `own_rounds`."""
     if out is None:
         out = torch.empty(ids.numel(), *remote.shape, dtype=remote.dtype)
     for rows in own_rounds(comm, ids.numel(), ids.element_size() + remote.row_bytes, most):
@@ -107,7 +106,7 @@ def pull(
     return out
 
 
-#: A rank receives at most this many bytes of rows in one round, if all ranks send it all they have.
+#: The most bytes of rows that a rank receives in one round, if all ranks send it all they have.
 ROUND_BYTES = 16 << 20
 
 
@@ -116,9 +115,9 @@ def rows_per_round(row_bytes: int, ranks: int) -> int:
 
 
 def own_rounds(comm: Communicator, rows: int, row_bytes: int, most: int | None = None) -> Iterator[range]:
-    """Yields this rank's own rows in rounds, as ranges that are empty at the end where other ranks
-    have more. Collective. ``most``: a number of rows that no rank exceeds, equal on all ranks.
-    Where they fit one round, ranks need not ask each other for the largest number."""
+    """Yields this rank's rows in rounds, as ranges; ranks with fewer rows end with empty ones.
+    Collective. ``row_bytes``: bytes of a row. ``most``: a number that no rank's ``rows`` exceeds,
+    the same on all. If it fits one round, ranks need not ask for the largest number."""
     step = rows_per_round(row_bytes, comm.size)
     if most is None or most > step:
         most = comm.max(rows)
@@ -127,9 +126,9 @@ def own_rounds(comm: Communicator, rows: int, row_bytes: int, most: int | None =
 
 
 def shared_rounds(comm: Communicator, rows: int, row_bytes: int) -> Iterator[range]:
-    """Yields this rank's share of rows that all ranks can read (a file's), in rounds. Within a
-    round the rows of rank 0 come first, then those of rank 1, and all of them before the next
-    round's: what is received in order of ranks is in order of rows."""
+    """Yields this rank's share of rows that all ranks can read (a file's), in rounds. In each
+    round, rank 0 has the first rows, rank 1 the next ones: what is received in order of rounds and
+    ranks is in order of rows."""
     step = rows_per_round(row_bytes, comm.size)
     for at in range(0, rows, step * comm.size):
         share = min(step, -(-(rows - at) // comm.size))
@@ -138,9 +137,9 @@ def shared_rounds(comm: Communicator, rows: int, row_bytes: int) -> Iterator[ran
 
 
 def add_rows(out: Tensor, row: Tensor, values: Tensor) -> Tensor:
-    """Adds ``values`` [n, k] to the rows ``row`` [n] of ``out`` [m, k], which it returns. It adds
-    column by column: torch adds whole rows one call at a time, which takes 10 to 30 times as long
-    where rows are as narrow as here."""
+    """Adds ``values`` [n, k] to the rows ``row`` [n] of ``out`` [m, k], and returns ``out``. It
+    adds column by column: torch adds whole rows one call at a time, which takes 10 to 30 times as
+    long if rows are so narrow."""
     for into, added in zip(out.unbind(1), values.unbind(1), strict=True):
         into.index_add_(0, row, added)
     return out

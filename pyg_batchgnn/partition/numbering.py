@@ -1,4 +1,4 @@
-"""Gives nodes internal ids by owner and type, and makes the directory that knows these ids."""
+"""Gives nodes internal ids by owner and type, and makes the directory of these ids."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from pyg_batchgnn.partition.reading import ReadingSlice
 
 @dataclass(frozen=True)
 class Numbering:
-    """The owners of the nodes that were read, and their new ids."""
+    """The owners and the internal ids of the nodes that this rank has read."""
 
-    book: PartitionBook  # the partition book
-    counts: Tensor  # [ranks, parts, types], the number of nodes of each part and type that each rank has read
-    owner: Tensor  # [n] int32 or int64, the part of every node that this rank has read
-    internal: Tensor  # [n] ``book.id_dtype``, the internal ids of these nodes
+    book: PartitionBook
+    counts: Tensor  # [ranks, parts, types], how many nodes of each part and type each rank has read
+    owner: Tensor  # [n] int32 or int64, the part of each node
+    internal: Tensor  # [n] ``book.id_dtype``, the internal id of each node
 
 
 def number_nodes(comm: Communicator, slice_: ReadingSlice, owner: Tensor, parts: int) -> Numbering:
-    """Numbers the nodes by part, then by type, then by original id. Collective."""
+    """Numbers all nodes by part, then type, then original id. Collective. ``owner``: [n], the part
+    of each node that this rank has read."""
     types = slice_.schema.num_types
     cell = owner.clone() if types > 1 else owner
     for number in range(types if types > 1 else 0):
@@ -44,9 +45,9 @@ def number_nodes(comm: Communicator, slice_: ReadingSlice, owner: Tensor, parts:
 def make_directory(
     comm: Communicator, slice_: ReadingSlice, internal: Tensor, bounds: Sequence[Tensor]
 ) -> list[tuple[int, Tensor]]:
-    """Moves internal ids [n] from the ranges that were read to the ranges of the directory,
-    ``bounds`` [ranks + 1] int64 by type. Collective. Returns this rank's range of each type: its
-    first original id, and the internal ids."""
+    """Sends internal ids to the ranks that shall know them. Collective. ``internal``: [n], of the
+    nodes that were read. ``bounds``: by type, [ranks + 1] int64, each rank's range of original ids.
+    Returns by type the first original id of this rank's range, and its internal ids."""
     found = []
     for number, ranges in enumerate(bounds):
         own, first = internal[slice_.rows_of(number)], slice_.nodes_of(number).start
@@ -58,8 +59,7 @@ def make_directory(
 
 @dataclass(frozen=True)
 class Runs:
-    """The parts that each rank builds: contiguous runs, one part each if there are as many as
-    ranks."""
+    """Which parts each rank builds: consecutive ones, one each if there are as many as ranks."""
 
     parts: int
     ranks: int
@@ -76,7 +76,7 @@ class Runs:
 
 
 class RunRows:
-    """The rows that the nodes of one type have in a run of parts: by part, then by internal id.
+    """The rows of one type's nodes in the parts that a rank builds: by part, then by internal id.
     ``starts``: [parts + 1] int64, where the rows of each part begin."""
 
     def __init__(self, book: PartitionBook, parts: range, node_type: int) -> None:

@@ -19,27 +19,28 @@ from pyg_batchgnn.types import Group, Relation, Schema
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Part:
-    """The nodes that a rank owns, all their in-edges and all their attributes. Row i of ``node`` is
-    the node with the internal id ``first`` + i. Internal ids are ordered by part, node type and
-    original id. So the rows of a type are a contiguous range, `rows_of`. `in_edges` and
-    `owned_edges` can be read from the part itself if its graph has one relation."""
+    """The nodes that a rank owns, with all their in-edges and all their attributes. Row i of
+    ``node`` is the node with the internal id ``first`` + i. Internal ids are ordered by part, node
+    type and original id (see `PartitionBook`), so the rows of a type are a contiguous range,
+    `rows_of`. If the graph has one relation, `in_edges` and `owned_edges` are its in-edges.
+    `partition` and `load_partition` make parts."""
 
-    schema: Schema  # the node types and the relations
-    book: PartitionBook  # the owner and the type of each internal id
-    number: int  # the number of this part, which is the rank that holds it
-    #: [n] int64 original ids, rows ordered by type, ascending within a type. In a saved partition
-    #: that another number of ranks has loaded they ascend within each saved part.
+    schema: Schema  # node types and relations
+    book: PartitionBook  # owner and type of each internal id
+    number: int  # the part's number: the rank that holds it
+    #: [n] int64 original ids, rows ordered by type, ascending within a type. If another number of
+    #: ranks has loaded a saved partition, ascending within each saved part
     node: Tensor
-    #: the in-edges of each relation, a row per node of the target type. Sources are internal ids
-    #: of ``book.id_dtype``, in ascending input edge id per node. Edge ids are never None.
+    #: the in-edges of each relation, a row per node of the target type. Sources are internal ids of
+    #: ``book.id_dtype``, in ascending input edge id per node. Edge ids are never None
     relations: tuple[InEdges, ...]
-    edge_counts: tuple[int, ...]  # the number of edges of each relation in the whole graph
-    #: [k] ``book.id_dtype``, the internal ids of the original ids of this rank's slices
-    #: (`directory_slice`), one slice for each type, one after the other
+    edge_counts: tuple[int, ...]  # edges by relation in the whole graph
+    #: [k] ``book.id_dtype``, the internal ids of this rank's slices of original ids
+    #: (`directory_slice`), one slice per type, type after type
     directory: Tensor
     #: by group and name, in the order of the type's rows of ``node`` or of the relation's in-edges
     attributes: dict[Group, dict[str, Tensor]] = field(default_factory=dict)
-    #: by group of nodes and name, [s] int64 rows of the part's nodes of that type, ascending
+    #: by group of nodes and name: [s] int64, ascending rows among the part's nodes of the type
     splits: dict[Group, dict[str, Tensor]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
@@ -56,56 +57,56 @@ class Part:
 
     @property
     def num_nodes(self) -> int:
-        """The number of nodes of this part, of all types."""
+        """The number of nodes of this part."""
         return self.node.numel()
 
     @property
     def num_edges(self) -> int:
-        """The number of edges of the whole graph, of all relations."""
+        """The number of edges of the whole graph."""
         return sum(self.edge_counts)
 
     @property
     def rows_by_group(self) -> dict[Group, int]:
-        """The part's number of nodes of each type and of edges of each relation."""
+        """The part's number of nodes by type, and of edges by relation."""
         groups = enumerate(self.schema.node_groups)
         nodes = {group: len(self.nodes_of(number)) for number, group in groups}
         edges = zip(self.schema.edge_groups, self.relations, strict=True)
         return {**nodes, **{group: one.num_edges for group, one in edges}}
 
     def nodes_of(self, node_type: int) -> range:
-        """Returns the internal ids of the part's nodes of a type, given by number."""
+        """Returns the internal ids of the part's nodes of a type. ``node_type``: its index."""
         return self.book.nodes_of(self.number, node_type)
 
     def rows_of(self, node_type: int) -> slice:
-        """Returns the rows of ``node`` that are of a type, given by number."""
+        """Returns the rows of ``node`` with the nodes of a type. ``node_type``: its index."""
         own = self.nodes_of(node_type)
         return slice(own.start - self.first, own.stop - self.first)
 
     def original_ids(self, node_type: int) -> Tensor:
-        """Returns the original ids of the part's nodes of a type, [n_t] int64, without a copy."""
+        """Returns [n_t] int64, the original ids of the part's nodes of a type, without a copy."""
         return self.node[self.rows_of(node_type)]
 
     def directory_of(self, node_type: int) -> tuple[range, Tensor]:
-        """Returns this rank's slice of the original ids of a type, and their internal ids."""
+        """Returns this rank's range of original ids of a type, and their internal ids."""
         slices = directory_slices(self.book, self.number)
         begin = sum(map(len, slices[:node_type]))
         own = slices[node_type]
         return own, self.directory[begin : begin + len(own)]
 
     def split(self, name: str, node_type: str | None = None) -> Tensor:
-        """Returns the part's nodes of a split, [s] int64 rows of its nodes of the type, ascending;
-        none without such a split. ``node_type``: not needed if there is only one."""
+        """Returns the part's nodes of a split: [s] int64, ascending rows among its nodes of the
+        type; empty if there is no such split. ``node_type``: not needed if there is only one."""
         if node_type is None:
             _only(self.schema.node_types, "split", "split(name, type)")
         group = self.schema.node_groups[0 if node_type is None else self.schema.type_number(node_type)]
         return self.splits.get(group, {}).get(name, torch.empty(0, dtype=torch.int64))
 
     def in_edges_of(self, relation: Relation) -> InEdges:
-        """Returns the in-edges of a relation."""
+        """Returns the in-edges of a relation, given by its names."""
         return self.relations[self.schema.relation_number(relation)]
 
     def owned_edges_of(self, relation: int) -> OwnedEdges:
-        """Returns the in-edges of a relation, given by number, as samplers read them."""
+        """Returns the in-edges of a relation as samplers read them. ``relation``: its index."""
         target = self.schema.target_types[relation]
         return OwnedEdges(
             self.relations[relation],
@@ -117,19 +118,18 @@ class Part:
 
     @property
     def in_edges(self) -> InEdges:
-        """The in-edges of the only relation."""
         _only(self.schema.relations, "in_edges", "in_edges_of(relation)")
         return self.relations[0]
 
     @property
     def owned_edges(self) -> OwnedEdges:
-        """The in-edges of the only relation, as samplers and the aggregation cache read them."""
+        """The in-edges of the only relation, as samplers read them."""
         _only(self.schema.relations, "owned_edges", "owned_edges_of(number)")
         return self.owned_edges_of(0)
 
     def check(self) -> None:
-        """Raises ValueError unless every attribute has one row per node or edge of the part, and
-        the splits hold rows of it. Called before a part is saved or spread."""
+        """Raises `ValueError` unless every attribute has one row per node or edge of the part, and
+        splits hold rows of it. Called before a part is saved or shared."""
         schema = self.schema
         numbers = (self.book.num_types, len(self.relations), len(self.edge_counts))
         if numbers != (schema.num_types, schema.num_relations, schema.num_relations):
@@ -163,7 +163,7 @@ class Part:
             )
 
     def check_rank(self, comm: Communicator) -> None:
-        """Raises ValueError unless the part is this rank's, and there is one for every rank."""
+        """Raises `ValueError` unless the part is this rank's, and there is one for every rank."""
         check_comm(comm)
         if self.book.parts != comm.size or self.number != comm.rank:
             raise ValueError(
@@ -173,7 +173,7 @@ class Part:
 
 
 def parts_of(parts: Part | Sequence[Part]) -> list[Part]:
-    """Returns one part or several as a list."""
+    """Returns one part or several as a list. Raises `TypeError` for anything else."""
     found: list[Any] = list(parts) if isinstance(parts, (list, tuple)) else [parts]
     for part in found:
         ops.check_type("part", part, Part, "make it with partition or load_partition")
@@ -181,7 +181,7 @@ def parts_of(parts: Part | Sequence[Part]) -> list[Part]:
 
 
 def _only(names: Sequence[object], name: str, instead: str) -> None:
-    """Raises ValueError unless there is exactly one node type or relation."""
+    """Raises `AttributeError` unless there is exactly one node type or relation."""
     if len(names) != 1:
         raise AttributeError(
             f"{name!r} can be read from a part itself only if one node type or relation can be meant, but "
@@ -190,17 +190,19 @@ def _only(names: Sequence[object], name: str, instead: str) -> None:
 
 
 def slice_size(num_nodes: int, ranks: int) -> int:
-    """Returns the number of ids in a rank's slice of the directory; the last may have fewer."""
+    """Returns how many original ids of a type a rank knows the internal ids of: the size of its
+    slice of the directory. The last slices may have fewer."""
     return -(-num_nodes // ranks) if num_nodes else 1
 
 
 def directory_slice(num_nodes: int, ranks: int, rank: int) -> range:
-    """Returns the original ids of one node type whose internal ids ``rank`` knows."""
+    """Returns the original ids of a node type whose internal ids ``rank`` knows: its slice of the
+    directory. ``num_nodes``: nodes of the type."""
     size = slice_size(num_nodes, ranks)
     return range(min(rank * size, num_nodes), min((rank + 1) * size, num_nodes))
 
 
 def directory_slices(book: PartitionBook, rank: int) -> list[range]:
-    """Returns the original ids of each node type whose internal ids ``rank`` knows."""
+    """Returns, by node type, the original ids whose internal ids ``rank`` knows."""
     totals = book.sizes.sum(0).tolist()
     return [directory_slice(total, book.parts, rank) for total in totals]

@@ -1,4 +1,4 @@
-"""The policies that decide which part owns a node, and what a policy of your own is given."""
+"""The policies that decide which part owns a node, and the interface of a user's policy."""
 
 from __future__ import annotations
 
@@ -18,20 +18,19 @@ from pyg_batchgnn.data import Dataset, DatasetError
 from pyg_batchgnn.partition.reading import ReadingSlice
 from pyg_batchgnn.types import Schema
 
-#: The loads that every graph has: nodes, and in-edges by the owners of their targets.
+#: Loads that every graph has: nodes, and in-edges, which count for the target's part.
 NODES, EDGES = "nodes", "edges"
 
-#: A part gets at most this many times the mean of each load.
-SLACK = 1.05
+SLACK = 1.05  # how many times the mean of each load a part may have, by default
 
 
 @dataclass(frozen=True)
 class Balanced:
-    """The loads that a policy balances."""
+    """The loads that a policy balances. Raises `ValueError` for a slack below 1, or no loads."""
 
-    # By load, how many times the mean a part gets at most, where that is possible. A load is
-    # "nodes", "edges" (the in-edges of the nodes), nodes of a split ("train", "val", "test"), or
-    # an attribute of nodes that holds one weight per node. Each counts for every node type apart.
+    #: by load: how many times the mean a part may have, if possible. A load is "nodes", "edges"
+    #: (in-edges of the nodes), a split ("train", "val", "test": its nodes), or an attribute with
+    #: one weight per node. Each counts separately for each node type
     balance: Mapping[str, float] = field(default_factory=lambda: {NODES: SLACK, EDGES: SLACK, "train": SLACK})
 
     def __post_init__(self) -> None:
@@ -54,7 +53,7 @@ class Balanced:
 
 
 class Score(Enum):
-    """The score by which a stream chooses."""
+    """How a streaming policy scores parts."""
 
     LDG = "ldg"
     FENNEL = "fennel"
@@ -62,10 +61,16 @@ class Score(Enum):
 
 @dataclass(frozen=True)
 class Streaming(Balanced):
-    """The policy LDG (Stanton and Kliot 2012) or Fennel (Tsourakakis et al. 2014), over any balance
-    constraints. LDG takes the part with the most neighbours, weighted by its room; Fennel subtracts
-    the price of a fuller part. Nodes are streamed ``passes`` times. In a later pass all neighbours
-    have owners, from this pass or the one before it (restreaming, Nishimura and Ugander 2013)."""
+    """The policy LDG (Stanton and Kliot 2012) or Fennel (Tsourakakis et al. 2014), with any loads
+    balanced. LDG takes the part with the most in-neighbours, weighted by its room; Fennel subtracts
+    a price that rises as the part fills.
+
+    >>> print(Streaming(score=Score.FENNEL, passes=2))
+    fennel (2 passes, nodes 1.05, edges 1.05, train 1.05)
+
+    ``passes``: how often all nodes are streamed. In a later pass all neighbours have owners, from
+    this pass or the one before it (restreaming, Nishimura and Ugander 2013).
+    """
 
     score: Score = Score.LDG
     passes: int = 3
@@ -81,10 +86,11 @@ class Streaming(Balanced):
 
 @dataclass(frozen=True)
 class TwoLevel(Balanced):
-    """A policy that cuts a graph for hosts first, then for the parts of each host."""
+    """A policy that cuts a graph for hosts first, then for the parts of each: few edges join
+    hosts."""
 
-    # The number of hosts that get parts, in order and as many each, so that few edges join hosts.
-    # By default the hosts of the ranks if there is a part per rank, otherwise 1.
+    #: hosts that get parts, in order, as many each. None: the hosts of the ranks if there is a part
+    #: per rank, else 1
     hosts: int | None = None
 
     def __post_init__(self) -> None:
@@ -100,22 +106,21 @@ class TwoLevel(Balanced):
 @dataclass(frozen=True)
 class Multilevel(TwoLevel):
     """The multilevel policy: nodes are joined into clusters again and again, the small graph of
-    clusters is cut, and the cut is refined on the way back. All ranks work together, and no rank
-    holds the graph."""
+    clusters is cut, and the cut is refined on the way back. No rank holds the graph."""
 
 
 @dataclass(frozen=True)
 class Metis(TwoLevel):
-    """The METIS library (Karypis and Kumar 1998) in the process of rank 0, which holds the graph,
-    with METIS's own seed. It must be installed; the package ``cmeel-metis`` has it."""
+    """The METIS library (Karypis and Kumar 1998) in the process of rank 0, which holds the whole
+    graph, with METIS's own seed. It must be installed; the package ``cmeel-metis`` has it."""
 
 
 @dataclass(frozen=True, eq=False)
 class Given:
-    """The owners of all nodes, from METIS, KaMinPar, DGL or a partitioner of your own."""
+    """The owners of all nodes in a file, from METIS, KaMinPar, DGL or a partitioner of your own."""
 
-    # A ``.npy`` file of [N] integers that every rank can read: the part of each node, in order of
-    # ids; in a graph of several node types those of the first type, of the second, and so on.
+    #: a ``.npy`` file that every rank can read: [N] integers, the part of each node, by id; with
+    #: several node types those of the first type, then of the second, and so on
     file: Path
 
     def __str__(self) -> str:
@@ -123,8 +128,8 @@ class Given:
 
 
 def given_owners(part: ReadingSlice, dataset: Dataset, file: Path, parts: int) -> Tensor:
-    """Returns the owners of this rank's nodes, [n] int32. Raises DatasetError if the file has
-    another length, or names an unknown part."""
+    """Returns [n] int32, the owners of the nodes that this rank has read. Raises `DatasetError` if
+    the file has another length, or names an unknown part."""
     try:
         whole = np.load(file, mmap_mode="r", allow_pickle=False)
     except ValueError as error:
@@ -148,51 +153,59 @@ def given_owners(part: ReadingSlice, dataset: Dataset, file: Path, parts: int) -
 
 
 class Neighbours(NamedTuple):
-    """The in-neighbours of a few nodes."""
+    """The in-neighbours of some nodes, for a `Policy`."""
 
     indptr: Tensor  # [n + 1] int64, where each node's neighbours begin
-    node: Tensor  # [e] int32 or int64 original ids
-    owner: Tensor  # [e] int32 parts, -1 where a neighbour has none yet
-    node_type: Tensor  # [e] int64, the number of each neighbour's type in ``StreamState.schema``
+    node: Tensor  # [e] int32 or int64, original ids
+    owner: Tensor  # [e] int32, the part of each neighbour; -1: none yet
+    node_type: Tensor  # [e] int64, the index of each neighbour's type in ``StreamState.schema``
 
 
 class StreamState(NamedTuple):
-    """The state of the stream when a few nodes are to be assigned."""
+    """What a `Policy` knows beside the neighbours of the nodes to assign."""
 
     parts: int  # the number of parts
-    seed: int  # the seed of the run
-    #: [3, parts] float64, the nodes of the type, their in-edges and the training nodes among them
-    #: that each part has got so far from all ranks, as of the beginning of the round
+    seed: int  # the seed of the partition
+    #: [3, parts] float64, what each part has of this type, from all ranks, as of the beginning of
+    #: the round: nodes, their in-edges, and training nodes
     load: Tensor
-    total: Tensor  # [3] float64, the same of the whole graph
-    train: Tensor  # [n] bool, True for training nodes
-    schema: Schema  # the node types and the relations
-    node_type: str  # the name of the type of the nodes to be assigned
+    total: Tensor  # [3] float64, the same for the whole graph
+    train: Tensor  # [n] bool, which of the nodes to assign are training nodes
+    schema: Schema  # node types and relations
+    node_type: str  # the type of the nodes to assign
 
 
 class Policy(Protocol):
-    """A policy of your own. It is called for a few nodes of one type at a time, on every rank for
-    the nodes that the rank has read. It returns the part of each node, [n] integers. Ranks go
-    through their nodes side by side, type by type and in ascending original id; they may be called
-    for no nodes at all. A policy should not depend on how many nodes it is asked for at once."""
+    """A policy of your own. It is called for some nodes of one type at a time, on every rank for
+    the nodes that the rank has read, and returns the part of each node, [n] integers.
+
+    >>> def by_id(node, neighbours, state):
+    ...     return node % state.parts
+    >>> partition(data, by_id).num_nodes
+    100
+
+    ``node``: [n] int64 original ids, ascending; n may be 0. ``neighbours``: their in-neighbours.
+    ``state``: parts, loads and seed. Ranks go through their nodes side by side, type by type, and
+    in ascending id. The result should not depend on how many nodes come at once.
+    """
 
     def __call__(self, node: Tensor, neighbours: Neighbours, state: StreamState) -> Tensor: ...
 
 
 class Direct(Enum):
-    """The policies that look at no neighbours."""
+    """The policies that do not look at neighbours."""
 
     RANDOM = "random"
     CONTIGUOUS = "contiguous"
 
 
-#: The policies that are not functions.
-BuiltIn = Direct | Balanced | Given
+BuiltIn = Direct | Balanced | Given  # The policies that are not functions.
 PolicyLike = str | BuiltIn | Policy
 
 
 def as_policy(policy: PolicyLike) -> BuiltIn | Policy:
-    """Returns a policy by name, or the policy itself."""
+    """Returns the policy of a name such as "ldg", or of a .npy file of owners; a policy as it is.
+    Raises `ValueError` for an unknown name, `TypeError` for another type."""
     if isinstance(policy, BuiltIn):
         return policy
     if isinstance(policy, str):

@@ -1,4 +1,4 @@
-"""Reports on the quality of a partition."""
+"""Reports how good a partition is."""
 
 from __future__ import annotations
 
@@ -27,34 +27,31 @@ _COLUMNS = ("nodes", "edges", "train", "cut", "halo")
 
 @dataclass(frozen=True)
 class PartCounts:
-    """The counts of one part, of all node types or of one."""
+    """What one part has, of all node types or of one."""
 
-    # nodes, edges, train: the numbers of nodes, of their in-edges, of training nodes among them.
-    nodes: int
-    edges: int
-    train: int
-    cut: int  # the number of in-edges from nodes of other parts
-    # The number of distinct nodes of other parts that in-edges come from. That of a type counts the
-    # nodes that are of the type themselves.
-    halo: int
+    nodes: int  # nodes
+    edges: int  # in-edges of these nodes
+    train: int  # training nodes
+    cut: int  # in-edges from nodes of other parts
+    halo: int  # distinct nodes of other parts that in-edges come from; by type: of that type
 
     @classmethod
     def sum(cls, counts: Sequence[PartCounts]) -> PartCounts:
-        """Returns the sums."""
+        """Adds up the counts of several parts or types, field by field."""
         return cls(*(sum(getattr(one, name) for one in counts) for name in _COLUMNS))
 
 
 @dataclass(frozen=True)
 class PartitionReport:
-    """The counts of all parts."""
+    """What all parts have, and how evenly; `report_partition` makes it."""
 
-    types: dict[str, tuple[PartCounts, ...]]  # by name of the node type, the counts of each part
-    #: ``[part][other part]``, the in-edges of the part from nodes of the other part, and the
-    #: distinct nodes that they come from
+    types: dict[str, tuple[PartCounts, ...]]  # by node type: the counts of each part
+    #: ``[part][other part]``, in-edges of the part from nodes of the other
     cut_pairs: tuple[tuple[int, ...], ...]
+    #: the same for the distinct nodes that these edges come from
     halo_pairs: tuple[tuple[int, ...], ...]
     hosts: tuple[int, ...]  # the host of each part
-    loads: tuple[Load, ...] = ()  # nodes, in-edges, splits and balanced weights of every type
+    loads: tuple[Load, ...] = ()  # nodes, in-edges, splits and balanced weights, by type
 
     @property
     def parts(self) -> tuple[PartCounts, ...]:
@@ -80,14 +77,14 @@ class PartitionReport:
         return cut / edges if edges else 0.0
 
     def balance(self, of: str, node_type: str | None = None) -> float:
-        """Returns the largest count over the mean, 1 at best. ``of``: nodes, edges, train or halo.
-        ``node_type``: the type that is counted; None: all."""
+        """Returns the largest count of a part over the mean; 1.0 is even. ``of``: "nodes", "edges",
+        "train" or "halo". ``node_type``: counts only this type."""
         parts = self.parts if node_type is None else self.types[node_type]
         counts = [getattr(part, of) for part in parts]
         return max(counts) * len(counts) / sum(counts) if sum(counts) else 1.0
 
     def table(self) -> Table:
-        """Returns a table of the parts, by type as well if there are several node types."""
+        """Returns a rich table of the parts, by node type if there are several."""
         several = len(self.types) > 1
         names = ("part", "type") if several else ("part",)
         title = f"edge cut {self.edge_cut:.1%}"
@@ -105,7 +102,7 @@ class PartitionReport:
         return _justified(table, len(names))
 
     def balance_table(self) -> Table:
-        """Returns a table of the balance constraints and limits, by type if there are several."""
+        """Returns a rich table of loads and limits, by node type if there are several."""
         several = len(self.types) > 1
         names = ("load", "type") if several else ("load",)
         table = Table(*names, "max / mean", "allowed", "fullest part", title="balance")
@@ -126,7 +123,7 @@ def _shown(count: float) -> str:
     return f"{count:,}" if isinstance(count, int) else f"{count:,.4g}"
 
 
-#: The nodes that are marked at a time, to count distinct ones, and the edges read at a time.
+#: Nodes that are marked at a time, to count distinct ones, and edges read at a time.
 _MARKS = 1 << 26
 _EDGES = 1 << 22
 
@@ -137,10 +134,15 @@ def report_partition(
     hosts: int | None = None,
     policy: PolicyLike | None = None,
 ) -> PartitionReport:
-    """Counts all parts, on every rank. Collective; only counts travel. ``parts``: this rank's part,
-    or parts. ``hosts``: the number of hosts that get parts in order, as many each. By default the
-    parts are on the hosts of the ranks if there is a part per rank, otherwise on one host.
-    ``policy``: the one that made the parts: its limits are compared, its weights counted."""
+    """Returns the counts of all parts, on every rank. Collective; only counts travel.
+
+    >>> report_partition(part, comm).edge_cut  # doctest: +SKIP
+    0.083
+
+    ``parts``: this rank's part, or parts. ``hosts``: the number of hosts that get parts in order,
+    as many each; None: the hosts of the ranks if there is a part per rank, else one. ``policy``:
+    the policy that made the parts: its limits are compared, its weights counted.
+    """
     mine = parts_of(parts)
     check_comm(comm)
     made_by = None if policy is None else as_policy(policy)
@@ -163,7 +165,6 @@ def report_partition(
 def _loads(
     parts: Sequence[Mapping[str, Mapping[str, Sequence[float]]]], slack: Mapping[str, float]
 ) -> Iterator[Load]:
-    """Yields loads that are not all zero, by name. ``slack``: the allowed multiple of the mean."""
     names = dict.fromkeys(name for part in parts for loads in part.values() for name in loads)
     for name in sorted(names, key=lambda name: USUAL.index(name) if name in USUAL else len(USUAL)):
         for node_type in parts[0]:
@@ -174,7 +175,7 @@ def _loads(
 
 
 def _count(part: Part) -> dict[str, Any]:
-    """Returns the counts of each node type, in the order of `PartCounts`, and the halo by part."""
+    """Returns the part's counts by node type, as for `PartCounts`; cut and halo by other part."""
     schema = part.schema
     cut, halo = _outside(part)
     edges = [0] * schema.num_types
@@ -198,8 +199,8 @@ def _count(part: Part) -> dict[str, Any]:
 
 
 def _outside(part: Part) -> tuple[Tensor, Tensor]:
-    """Returns the in-edges from other parts and the distinct nodes that they come from, both
-    [parts, types], by the part of the source. Edges are by the type of the target."""
+    """Returns in-edges from other parts, and the distinct nodes that they come from, both [parts,
+    types], by the part of the source. Edges count for the target's type, nodes for their own."""
     schema, book, own = part.schema, part.book, part.book.nodes_of(part.number)
     cut, halo = torch.zeros(2, book.parts, schema.num_types, dtype=torch.int64)
     for begin in range(0, book.num_nodes, _MARKS):
@@ -216,12 +217,12 @@ def _outside(part: Part) -> tuple[Tensor, Tensor]:
     return cut, halo
 
 
-#: The most loads whose names stand level, and the inches of each.
-_LEVEL, _TICK = 6, 0.45
+_LEVEL, _TICK = 6, 0.45  # The most loads whose names are written level, and the inches of each.
 
 
 def plot_partition(report: PartitionReport, path: Path) -> None:
-    """Draws the balance of each load, the cut of each part, and the halo by pair of parts."""
+    """Writes a picture: the balance of each load, the cut of each part, and the halo by pair of
+    parts. ``path``: its ending says the format, such as .png."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # slow to import
     from matplotlib.figure import Figure
 

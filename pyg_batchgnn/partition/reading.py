@@ -1,6 +1,4 @@
-"""The topology while it is read: each rank has the in-edges of a range of original ids of each node
-type.
-"""
+"""The edges while they are read: each rank has those into a range of ids of each node type."""
 
 from __future__ import annotations
 
@@ -23,21 +21,20 @@ from pyg_batchgnn.types import Schema
 
 @dataclass
 class ReadingSlice:
-    """The nodes that this rank has read, and their in-edges."""
+    """The nodes that this rank has read, a range of each type, and their in-edges."""
 
-    schema: Schema  # the node types and the relations
-    nodes: JointIds  # the joint ids of the nodes of all types
-    #: the joint ids of all relations' adjacency lists, one for each node of the target type
-    lists: JointIds
-    rank: int  # the rank of this process
-    #: one row per list of this rank, with explicit edge ids, ascending in each list. The sources
-    #: are joint ids of nodes at first.
+    schema: Schema  # node types and relations
+    nodes: JointIds  # the joint ids of nodes
+    lists: JointIds  # the joint ids of adjacency lists, one per relation and target node
+    rank: int  # this rank
+    #: one row per list of this rank, with explicit edge ids, ascending in each list. Sources are
+    #: joint ids of nodes at first
     in_edges: InEdges
-    total_edges: int  # the number of edges of all ranks and relations
+    total_edges: int  # edges of all ranks and relations
 
     @property
     def book(self) -> PartitionBook:
-        """The ranges of all ranks as a book. Its ids are the joint ids of the nodes."""
+        """The ranges of all ranks as a book; its ids are the joint ids of nodes."""
         return self.nodes.book
 
     @property
@@ -59,7 +56,7 @@ class ReadingSlice:
         return found
 
     def nodes_of(self, node_type: int) -> range:
-        """Returns the original ids of this rank's nodes of a type, given by number."""
+        """Returns the original ids of this rank's nodes of a type. ``node_type``: its index."""
         bounds = self.nodes.bounds[node_type]
         return range(int(bounds[self.rank]), int(bounds[self.rank + 1]))
 
@@ -71,21 +68,21 @@ class ReadingSlice:
         return group_by_range(node, self.nodes.bounds[node_type])
 
     def degrees(self, node_type: int) -> Tensor:
-        """Returns the number of in-edges of this rank's nodes of a type, in all relations."""
+        """Returns [n_t] int64, the in-edges of this rank's nodes of a type, in all relations."""
         found = torch.zeros(len(self.nodes_of(node_type)), dtype=torch.int64)
         for number in self.schema.relations_into[node_type]:
             found += self.relations[number].degrees
         return found
 
     def by_list(self, values: Tensor) -> Tensor:
-        """Returns the target's value for each list of this rank; ``values`` [n] are by node."""
+        """Returns the target's value for each list of this rank. ``values``: [n], by node."""
         if self.schema.num_relations == 1 and self.schema.num_types == 1:
             return values
         targets = [values[self.rows_of(target)] for target in self.schema.target_types]
         return torch.cat([values[:0], *targets])
 
     def remote(self, values: Tensor) -> Remote:
-        """Wraps values [n] of this rank's nodes, to be pulled by joint id."""
+        """Makes values [n] of this rank's nodes available to `pull`, by joint id."""
         first = self.book.nodes_of(self.rank).start
         return Remote(
             lambda node: group_by_range(node, self.nodes.rank_bounds),
@@ -96,7 +93,7 @@ class ReadingSlice:
 
 
 def along_edges(in_edges: InEdges, values: Tensor, edges: range) -> Tensor:
-    """Returns the value of the row of each of some edges, [len(edges)]."""
+    """Returns [len(edges)], for each of these edges the value of its row. ``values``: by row."""
     if not len(edges):
         return values[:0]
     first = int(torch.searchsorted(in_edges.indptr, edges.start, right=True)) - 1
@@ -105,16 +102,15 @@ def along_edges(in_edges: InEdges, values: Tensor, edges: range) -> Tensor:
     return values[first:last].repeat_interleave(ends[1:] - ends[:-1])
 
 
-#: The ranges begin at multiples of a power of two, so that a histogram of at most this length
-#: balances them.
+#: Ranges begin at multiples of a power of two, so that a histogram of at most this length can
+#: balance them.
 BUCKETS = 1 << 16
-#: The bytes of an edge in an exchange, by which rounds are sized.
-_EDGE_BYTES = 12
+_EDGE_BYTES = 12  # bytes of an edge in an exchange, by which rounds are sized
 
 
 def read_slice(dataset: Dataset, comm: Communicator) -> ReadingSlice:
-    """Reads the edges to balance, to count and to place them, each rank some. Collective. Raises
-    DatasetError on every rank if an edge has a node id outside [0, N)."""
+    """Reads all edges, each rank a share, and gives each rank those into its nodes. Collective.
+    Raises `DatasetError` on every rank if an edge has a node id outside [0, N)."""
     bounds, schema = _balanced_bounds(dataset, comm), dataset.schema
     nodes = JointIds(bounds)
     # A graph without relations has one empty group of lists.
@@ -125,8 +121,6 @@ def read_slice(dataset: Dataset, comm: Communicator) -> ReadingSlice:
 
 
 class _Reader:
-    """Reads the edges of all relations in rounds. The relations follow each other."""
-
     def __init__(self, dataset: Dataset, comm: Communicator, nodes: JointIds, lists: JointIds) -> None:
         self._dataset, self._comm, self._nodes, self._lists = dataset, comm, nodes, lists
         self._sizes = [edges.num_edges for edges in dataset.edge_sets]
@@ -161,7 +155,7 @@ class _Reader:
         return target
 
     def _columns(self, rows: range) -> Tensor:
-        """Returns list, source and id of some edges, [len(rows), 3], in a dtype that holds them."""
+        """Returns [len(rows), 3]: list, source and id of some edges, in a dtype that holds all."""
         wide = max(self._ids, self._edge_ids, self._list_ids, key=lambda dtype: dtype.itemsize)
         columns = torch.empty(len(rows), 3, dtype=wide)
         for number, edges, at in pieces_of(self._sizes, rows):
@@ -173,8 +167,8 @@ class _Reader:
 
 
 def pieces_of(sizes: list[int], rows: range) -> Iterator[tuple[int, range, slice]]:
-    """Cuts a range of the edges of all relations, which follow each other, where a relation ends.
-    Yields the number of a relation, a range of its edges, and where these are among ``rows``."""
+    """Cuts a range of all relations' edges, numbered through, at the ends of relations. Yields the
+    relation's index, a range of its edges, and their positions in ``rows``."""
     begin = 0
     for number, size in enumerate(sizes):
         first, last = max(rows.start, begin), min(rows.stop, begin + size)
@@ -184,7 +178,7 @@ def pieces_of(sizes: list[int], rows: range) -> Iterator[tuple[int, range, slice
 
 
 def _balanced_bounds(dataset: Dataset, comm: Communicator) -> list[Tensor]:
-    """Returns ranges of original ids with about as many in-edges and nodes each, by node type.
+    """Returns by node type [ranks + 1] ids: ranges with about as many in-edges and nodes each.
     Checks the ids of all edges. Collective."""
     counts = [nodes.num_nodes for nodes in dataset.node_sets]
     shifts = [max(0, (count // BUCKETS).bit_length()) for count in counts]
@@ -201,7 +195,7 @@ def _balanced_bounds(dataset: Dataset, comm: Communicator) -> list[Tensor]:
 
 
 def _count_targets(dataset: Dataset, comm: Communicator, relation: int, shift: int, weight: Tensor) -> str:
-    """Adds the in-edges of each range of targets to ``weight``. Describes ids that are no nodes."""
+    """Adds the in-edges of each bucket of targets to ``weight``. Returns a text of `outside`."""
     edges, schema = dataset.edge_sets[relation], dataset.schema
     ends = [schema.source_types[relation], schema.target_types[relation]]
     nodes = [dataset.node_sets[number].num_nodes for number in ends]
@@ -215,7 +209,7 @@ def _count_targets(dataset: Dataset, comm: Communicator, relation: int, shift: i
 
 
 def _even_bounds(edges: Tensor, shift: int, nodes: int, ranks: int) -> Tensor:
-    """Returns ranges of a type's ids of about equal work for each rank. ``edges`` [buckets + 1]:
+    """Returns [ranks + 1], ranges of a type's ids with about equal work. ``edges``: [buckets + 1],
     the in-edges of each bucket of ``1 << shift`` ids."""
     weight = edges[:-1] + (1 << shift)
     before = torch.cat([torch.zeros(1, dtype=torch.int64), weight.cumsum(0)])
@@ -227,25 +221,25 @@ def _even_bounds(edges: Tensor, shift: int, nodes: int, ranks: int) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class JointIds:
-    """Numbers the members of several groups by rank, group and id. A group is a node type, whose
-    members are nodes, or a relation, whose members are its targets' adjacency lists. Each rank has
-    a range of each group, and so of the joint ids. The joint ids of a single group are its ids."""
+    """Numbers the members of several groups together: by rank, then group, then id. A group is a
+    node type, with its nodes, or a relation, with one adjacency list per target. Each rank has a
+    range of each group, and so of the joint ids. With a single group, joint ids are its ids."""
 
-    bounds: list[Tensor]  # by group, [ranks + 1] int64, where each rank's range of ids begins
+    bounds: list[Tensor]  # by group: [ranks + 1] int64, each rank's range of ids
 
     @cached_property
     def book(self) -> PartitionBook:
-        """The ranges of the joint ids: ranks in place of parts, groups in place of types."""
+        """The ranges of joint ids as a book: ranks in place of parts, groups in place of types."""
         sizes = torch.stack([bounds.diff() for bounds in self.bounds], dim=1)
         return PartitionBook([0, *sizes.flatten().cumsum(0).tolist()], len(self.bounds))
 
     @cached_property
     def rank_bounds(self) -> Tensor:
-        """[ranks + 1] int64, where each rank's range of joint ids begins."""
+        """[ranks + 1] int64, where each rank's joint ids begin."""
         return self.book.part_offsets
 
     def of(self, ids: Tensor, group: int, dtype: torch.dtype) -> Tensor:
-        """Returns the joint ids of members of a group, in a dtype that they fit."""
+        """Returns the joint ids of members of a group, in a dtype that holds them."""
         if len(self.bounds) == 1:
             return ids.to(dtype)
         bounds = self.bounds[group]
@@ -253,7 +247,7 @@ class JointIds:
         return ids.to(dtype) + self._shifts[rank, group].to(dtype)
 
     def apart(self, joint: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns the ids of members in their groups, and the groups' numbers."""
+        """Returns the members' ids in their groups, and the indices of the groups, [n] each."""
         if len(self.bounds) == 1:
             return joint, torch.zeros(joint.numel(), dtype=torch.int64)
         group, rank = self.book.type_of(joint), self.book.owner(joint)

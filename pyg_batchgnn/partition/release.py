@@ -1,4 +1,4 @@
-"""Memory that nothing uses any more goes back to the system."""
+"""Gives memory that nothing uses any more back to the system."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ctypes
 
 from pyg_batchgnn import ops
 
-#: Bytes of free memory that are worth a call. Less is reused faster than it is given back.
+#: Bytes of free memory that are worth a call; less is reused faster than given back.
 MUCH = 16 << 20
 
 
@@ -15,9 +15,9 @@ class _MallocState(ctypes.Structure):
 
 
 def release_memory() -> None:
-    """Returns free memory to the system: the operators' blocks, and that of the C library, which
-    both keep freed memory for the next call. Graphs of every level differ in size, so it would come
-    on top of what is in use. Less than `MUCH` is left alone."""
+    """Gives free memory back to the system: the operators' blocks and the C library's, which both
+    keep it for the next call. The graphs of a multilevel cut differ in size, so it would add to
+    what is in use. Less than `MUCH` is left alone."""
     if ops.memory_stats().cached + _free_bytes() < MUCH:
         return
     ops.empty_cache()

@@ -1,4 +1,4 @@
-"""Writes parts to a folder, by all ranks together."""
+"""Writes parts to a folder, all ranks together."""
 
 from __future__ import annotations
 
@@ -33,19 +33,23 @@ def save_partition(
     origin: Mapping[str, Any] | None = None,
 ) -> Path:
     """Writes the parts of all ranks to a new folder, on a file system that all ranks see.
-    Collective.
+    Collective. Returns the folder.
 
-    Every rank writes its own parts under a temporary name; when all are on disk the first rank
-    writes META.json with their checksums and renames the folder. What a save left that was killed
-    does not count as a partition, and the next save to the same folder removes it.
+    >>> save_partition(part, "cora-4", comm)  # doctest: +SKIP
+
+    Every rank writes its own parts, under a temporary name. When all are on disk, one rank writes
+    META.json with their checksums and renames the folder. A save that was killed leaves no
+    partition; the next save to the same folder removes what it left.
 
     Args:
         parts: this rank's part, or parts.
         folder: the folder to make; it must not exist.
-        origin: what the parts were made from, to be kept in META.json.
+        comm: the communicator of all ranks.
+        origin: how the parts were made, to be kept in META.json.
 
     Raises:
         DatasetError: on every rank, if the folder exists or one of them cannot write.
+        ValueError: on every rank, if parts have other scales of the same int8 codes.
     """
     mine = parts_of(parts)
     check_comm(comm)
@@ -71,9 +75,13 @@ def save_together(
     write: Callable[[Path], Iterator[tuple[str, files.ArrayPromise]]],
     end: Callable[[Path, dict[str, files.ArrayPromise]], None] | None,
 ) -> Path:
-    """Writes a new folder under a temporary name and renames it when all ranks have written.
-    Collective. ``write``: writes a rank's own arrays; yields what is promised of each, by name.
-    ``end``: writes META.json with the promises of all ranks, on one rank; None on the others."""
+    """Writes a new folder under a temporary name, and renames it when all ranks have written.
+    Collective. Returns it.
+
+    ``write``: writes this rank's arrays into the folder; yields the promise of each, by name.
+    ``end``: on one rank, writes META.json, given folder and promises of all ranks; None on the
+    others. Raises `DatasetError` on every rank.
+    """
     path = Path(folder).expanduser()
     temporary = path.with_name(f".{path.name}.partial")
 
@@ -97,7 +105,7 @@ def save_together(
 
 
 def decodings_of(part: Part) -> dict[str, Tensor]:
-    """Returns the scales and offsets of the attributes that are codes, by array."""
+    """Returns the scales and offsets of int8 attributes, by array."""
     return {
         decoding_array(group, name): table.decoding
         for group, tables in part.attributes.items()
@@ -107,7 +115,7 @@ def decodings_of(part: Part) -> dict[str, Tensor]:
 
 
 def refuse_other_decodings(parts: Sequence[Part], comm: Communicator) -> None:
-    """Raises ValueError on all ranks if an int8 attribute has several decodings. Collective."""
+    """Raises `ValueError` on all ranks if an int8 attribute has several decodings. Collective."""
     own = [[name, digest(one)] for part in parts for name, one in decodings_of(part).items()]
     seen = dict[str, str]()
     for found in comm.all_gather_json(own):
@@ -120,12 +128,12 @@ def refuse_other_decodings(parts: Sequence[Part], comm: Communicator) -> None:
 
 
 def digest(decoding: Tensor) -> str:
-    """Returns a digest of the scales and offsets of codes."""
+    """Returns the SHA-256 of the scales and offsets of int8 codes, 64 hexadecimal digits."""
     return hashlib.sha256(decoding.numpy().tobytes()).hexdigest()
 
 
 def refuse_existing(folder: str | Path, comm: Communicator) -> None:
-    """Raises DatasetError on every rank if the folder exists, before any work. Collective."""
+    """Raises `DatasetError` on every rank if the folder exists, before any work. Collective."""
     path = Path(folder).expanduser()
     with_files(comm, lambda: files.refuse_existing_path(path) if comm.rank == 0 else None)
 

@@ -1,4 +1,4 @@
-"""Arrays that the ranks of a host have once, in memory without a name."""
+"""Arrays that the ranks of a host share, in memory without a name."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from pyg_batchgnn.data import attribute_array
 from pyg_batchgnn.partition.part import Part
 from pyg_batchgnn.types import Group
 
-#: Arrays begin at multiples of a cache line.
-_ALIGN = 64
+_ALIGN = 64  # Arrays begin at multiples of a cache line.
 
 
 def allocate_on_host(comm: Communicator, arrays: Mapping[str, Field]) -> dict[int, dict[str, Tensor]]:
-    """Allocates arrays of every rank of this host in shared memory, all zeros. Collective. A rank
-    fills its own and then calls ``comm.barrier()``, after which the others read them; they may not
-    write. Nothing is left behind, however the ranks end. ``arrays``: this rank's, by name; they may
-    differ from rank to rank, and may be none. Returns the arrays by rank and name. Raises CommError
-    on every rank, if one of them cannot take the memory."""
+    """Allocates arrays of every rank of this host in shared memory, all zeros. Collective.
+
+    ``arrays``: dtype and shape of this rank's arrays, by name; ranks may have others, or none.
+    Returns the arrays of each rank, by rank and name. A rank fills its own, then calls
+    ``comm.barrier()``; after that all may read them, but not write. Nothing is left behind, however
+    ranks end. Raises `CommError` on every rank if one of them cannot take the memory.
+    """
     size = sum(_padded(spec.bytes) for spec in arrays.values())
     said = [[name, str(spec.dtype).removeprefix("torch."), list(spec.shape)] for name, spec in arrays.items()]
     wanted = comm.all_gather_json(said)
@@ -38,8 +39,8 @@ def allocate_on_host(comm: Communicator, arrays: Mapping[str, Field]) -> dict[in
 
 def share_arrays(comm: Communicator, arrays: Mapping[str, Tensor]) -> dict[int, dict[str, Tensor]]:
     """Copies this rank's arrays to shared memory, where all ranks of the host read them.
-    Collective. The caller lets go of the originals and uses its own shared ones instead. Returns
-    the arrays by rank of this host and name."""
+    Collective. Returns the arrays of each rank of the host, by rank and name. The caller drops the
+    originals, and uses its own shared ones instead."""
     specs = {name: Field(array.dtype, tuple(array.shape)) for name, array in arrays.items()}
     found = allocate_on_host(comm, specs)
     for name, array in arrays.items():
@@ -49,9 +50,9 @@ def share_arrays(comm: Communicator, arrays: Mapping[str, Tensor]) -> dict[int, 
 
 
 def share_attributes(part: Part, comm: Communicator) -> dict[int, dict[Group, dict[str, Tensor]]]:
-    """Copies the attributes of every rank of this host to memory that they share. Collective. To
-    keep one copy, go on with ``dataclasses.replace(part, attributes=shared[comm.rank])``. Returns
-    the attributes by rank, group and name, [n_rank, ...] each."""
+    """Copies the attributes of all ranks of this host to memory that they share. Collective.
+    Returns them by rank, group and name, [n_rank, ...] each. To keep one copy, go on with
+    ``dataclasses.replace(part, attributes=shared[comm.rank])``."""
     arrays = {
         attribute_array(group, name): ops.as_stored(table)
         for group, tables in part.attributes.items()

@@ -1,4 +1,4 @@
-"""Assigns owners in a stream, as CuSP does: ranks stream their slices side by side."""
+"""Assigns owners in a stream, like CuSP: ranks stream their nodes side by side."""
 
 from __future__ import annotations
 
@@ -17,13 +17,12 @@ from pyg_batchgnn.partition.move import add_rows, pull, rows_per_round
 from pyg_batchgnn.partition.policy import Neighbours, Policy, Score, Streaming, StreamState
 from pyg_batchgnn.partition.reading import ReadingSlice, along_edges
 
-#: At most this many passes move nodes out of parts that have more than a limit.
-MENDS = 3
+MENDS = 3  # the most passes that move nodes out of parts that exceed a limit
 
 
 class OwnerStream:
-    """One rank's view of the stream, which assigns the nodes of one type after the other.
-    Neighbours of all types count. ``owner``: [n] int32, the part of every node of the slice."""
+    """Assigns the nodes that this rank has read, type after type. Neighbours of all types count.
+    ``owner``: [n] int32, the part of each node."""
 
     def __init__(
         self, comm: Communicator, part: ReadingSlice, dataset: Dataset, parts: int, seed: int
@@ -33,8 +32,8 @@ class OwnerStream:
         self.owner = torch.full((part.num_nodes,), ops.UNASSIGNED, dtype=torch.int32)
 
     def by_score(self, policy: Streaming) -> Tensor:
-        """Returns the part of every node of the slice by a built-in policy, [n] int32. Collective.
-        In the end nodes leave parts that exceed a limit for parts that have room."""
+        """Returns [n] int32, the part of each node, by LDG or Fennel. Collective. Last passes move
+        nodes out of parts that exceed a limit, to parts that have room."""
         limits = read_limits(self.comm, self.part, self.dataset, policy, self.parts)
         shape = len(limits.names), self.parts
         for _ in range(policy.passes):
@@ -50,7 +49,7 @@ class OwnerStream:
         return self.owner
 
     def by_function(self, policy: Policy) -> Tensor:
-        """Returns the part of every node of the slice by a user's policy, [n] int32. Collective."""
+        """Returns [n] int32, the part of each node, by a user's policy. Collective."""
         part, types = self.part, range(self.part.schema.num_types)
         train = torch.cat([read_split(self.comm, part, self.dataset, "train", one) for one in types])
         degree = torch.cat([part.degrees(one) for one in types])
@@ -69,14 +68,14 @@ class OwnerStream:
 #: per rank.
 ROUNDS, NODES = 64, 32
 
-#: A function that assigns the rows of a slice. It is given the rows, the owners of the neighbours
-#: outside the slice, and the loads.
+#: Assigns some rows, given the rows, the owners of neighbours that other ranks have read, and
+#: loads.
 _Assign = Callable[[range, Tensor, Tensor], None]
 
 
 class TypeStream:
-    """The stream of the nodes of one type, given by number. ``weight``: [n, k] int32, what every
-    node of the slice adds to the k loads of its part."""
+    """Assigns the nodes of one type. ``weight``: [n, k] int32, what each node that this rank has
+    read adds to the k loads of its part."""
 
     def __init__(self, stream: OwnerStream, node_type: int, weight: Tensor) -> None:
         self.comm, self.part, self.parts, self.seed = stream.comm, stream.part, stream.parts, stream.seed
@@ -89,8 +88,8 @@ class TypeStream:
         self._count = stream.dataset.node_sets[node_type].num_nodes, edges
 
     def run(self, assign: _Assign, load: Tensor, *, counted: bool = False) -> None:
-        """Gives all nodes of the type parts once. Collective. ``load``: [k, parts] float64, written
-        to; ``counted``: the nodes are in it already."""
+        """Assigns all nodes of the type once. Collective. ``load``: [k, parts], updated.
+        ``counted``: True if the nodes are in it already."""
         remote = self.part.remote(self.owner)
         for rows in self._rounds():
             source = self.in_edges.sources(rows)
@@ -100,8 +99,8 @@ class TypeStream:
             load += self.comm.all_reduce(self._load_of(rows) - before, MessageKind.PARTITION)
 
     def by_score(self, policy: Streaming, limit: Tensor, *, mend: bool = False) -> _Assign:
-        """Returns the built-in policies' assignment. ``limit``: [k] int64, the largest loads of a
-        part. ``mend``: moves nodes out of parts that have more, and no others."""
+        """Returns the function that assigns rows by LDG or Fennel. ``limit``: [k] int64, the
+        largest loads of a part. ``mend``: True only moves nodes out of parts that exceed it."""
         nodes, edges = self._count
         rules = ops.StreamRules(
             limit=limit.to(torch.float64),
@@ -121,7 +120,7 @@ class TypeStream:
         return assign
 
     def by_function(self, policy: Policy) -> _Assign:
-        """Returns a user policy's assignment, whose loads are nodes, in-edges, training nodes."""
+        """Returns the function that assigns rows by a user's policy; loads as in `StreamState`."""
         schema = self.part.schema
         total = self.comm.all_reduce(
             self.weight[self.part.rows_of(self.node_type)].sum(0, dtype=torch.float64), MessageKind.PARTITION
@@ -148,7 +147,7 @@ class TypeStream:
         return assign
 
     def _rounds(self) -> Iterator[range]:
-        """Yields the type's rows in as many pieces on every rank, of nearly as many edges."""
+        """Yields the type's rows in ranges, as many on every rank, of nearly as many edges."""
         own = self.part.rows_of(self.node_type)
         nodes, edges = own.stop - own.start, self.in_edges.indices.numel()
         most = rows_per_round(16, self.comm.size)
@@ -180,14 +179,13 @@ def _checked(owner: Tensor, nodes: int, parts: int) -> Tensor:
     return owner.to(torch.int32)
 
 
-#: The edges that are copied at a time.
-_EDGES = 1 << 17
+_EDGES = 1 << 17  # edges that are copied at a time
 
 
 def neighbours_of(part: ReadingSlice, node_type: int) -> InEdges:
-    """Returns the in-neighbours of this rank's nodes of a type, under all relations into it, as
-    joint ids, relation by relation. There is a row for every node that this rank has read; rows of
-    other types are empty. A graph of one type and relation gives that relation itself."""
+    """Returns the in-neighbours of this rank's nodes of a type, over all relations, as joint ids,
+    relation by relation. It has a row for every node that this rank has read; rows of other types
+    are empty. With one type and relation it is that relation itself."""
     into = [part.relations[number] for number in part.schema.relations_into[node_type]]
     if part.schema.num_types == 1 and len(into) == 1:
         return into[0]
@@ -209,8 +207,7 @@ def neighbours_of(part: ReadingSlice, node_type: int) -> InEdges:
     return InEdges(indptr, sources)
 
 
-#: The number of nodes hashed at a time.
-_NODES = 1 << 20
+_NODES = 1 << 20  # nodes that are hashed at a time
 
 
 def random_owners(part: ReadingSlice, parts: int, seed: int) -> Tensor:
@@ -228,14 +225,14 @@ def random_owners(part: ReadingSlice, parts: int, seed: int) -> Tensor:
 
 
 def contiguous_owners(comm: Communicator, part: ReadingSlice, parts: int) -> Tensor:
-    """Returns owners that are ranges of the original ids of each type, [n] int32."""
+    """Returns [n] int32, owners by ranges of the original ids of each type. Collective."""
     types = range(part.schema.num_types)
     return torch.cat([_even_ranges(comm, part.degrees(number) + 1, parts) for number in types])
 
 
 def _even_ranges(comm: Communicator, weight: Tensor, parts: int) -> Tensor:
-    """Cuts one type's nodes into ranges with nearly equal sums of nodes and in-edges. A node goes
-    to the part where the middle of its weight lies when all lie side by side in order of ids."""
+    """Cuts one type's nodes into ranges with nearly equal sums of nodes and in-edges. Collective.
+    With all nodes in a row, by id, a node goes to the part where the middle of its weight lies."""
     end = weight.cumsum(0)
     mine = end[-1:] if end.numel() else torch.zeros(1, dtype=torch.int64)
     sums = comm.all_gather(mine, MessageKind.PARTITION).rows
@@ -247,9 +244,10 @@ def _even_ranges(comm: Communicator, weight: Tensor, parts: int) -> Tensor:
 
 
 def random_owner(node: Tensor, parts: int, seed: int, node_type: str | None = None) -> Tensor:
-    """Returns the part of each node [n], [n] int32, by (seed, type, original id, number of parts)
-    alone: the upper half of a hash of seed, type and id, as a fraction of 2**32, times the number
-    of parts (below 2**31). ``node_type``: None in a graph of one type: it is not hashed."""
+    """Returns [n] int32, the part of each node, which depends only on seed, type, original id and
+    number of parts: the upper half of a hash of the first three, as a fraction of 2^32, times the
+    number of parts (below 2^31). ``node``: [n] original ids. ``node_type``: None in a graph of one
+    type, where it is not hashed."""
     key = fold_key(torch.zeros(1, dtype=torch.int64), torch.tensor(to_signed(seed)))
     if node_type is not None:
         key = fold_key(key, torch.tensor(to_signed(names_key([node_type]))))

@@ -21,11 +21,11 @@ from pyg_batchgnn.sample import Replacement, taken_probability
 
 @dataclass(frozen=True, eq=False)
 class Degrees:
-    """The number of nodes of each degree. In-degrees and out-degrees are equal.
+    """How many nodes have each degree; in-degrees and out-degrees are taken to be equal.
 
     Attributes:
         degree: [c], the distinct degrees.
-        nodes: [c], the number of nodes that have each degree.
+        nodes: [c], the number of nodes with each.
     """
 
     degree: Numbers
@@ -38,8 +38,8 @@ class Degrees:
 
     @classmethod
     def lognormal(cls, nodes: float, edges: float, spread: float) -> Degrees:
-        """Returns degrees of at least 1 that have a log-normal distribution. ``spread``: the
-        standard deviation of the logarithm; the mean is exp(spread**2 / 2) times the median."""
+        """Returns log-normal degrees of at least 1. ``spread``: the standard deviation of the
+        logarithm; the mean is exp(spread**2 / 2) times the median."""
         steps = np.linspace(-5.0, 5.0, 400)
         share = np.exp(-(steps**2) / 2)
         share /= share.sum()
@@ -53,7 +53,7 @@ class Degrees:
 
 @dataclass(frozen=True, eq=False)
 class DegreeOverlap(Overlap):
-    """The distinct nodes of minibatches, from the degrees."""
+    """The number of distinct nodes of minibatches, estimated from degrees."""
 
     workload: Workload
     degrees: Degrees
@@ -70,7 +70,8 @@ class DegreeOverlap(Overlap):
         return self._held(1), self.degrees.nodes * self.share
 
     def _held(self, together: float) -> Numbers:
-        """Returns the probability [c] that a node is in one of ``together`` minibatches."""
+        """Returns [c], the probability that one of ``together`` minibatches has a node, by
+        degree."""
         work, degrees = self.workload, self.degrees
         seeds = min(1.0, together * work.batch_size / work.nodes)
         missed = np.full(len(degrees.degree), 1 - seeds)
@@ -85,12 +86,13 @@ class DegreeOverlap(Overlap):
 
 @dataclass(frozen=True)
 class PowerOverlap(Overlap):
-    """The distinct nodes of minibatches, from two known numbers. They grow as a power of the number
-    of minibatches, and all nodes are equally likely.
+    """The number of distinct nodes of minibatches, as a power of the number of minibatches through
+    two known points. All nodes are equally likely.
 
     Attributes:
         one: distinct nodes of one minibatch.
         many: distinct nodes of ``together`` minibatches.
+        together: the number of minibatches for ``many``.
         population: the number of nodes.
     """
 
@@ -115,7 +117,7 @@ def _taken_share(degree: Numbers, fanout: int, replacement: Replacement) -> Numb
 
 
 def hop_probabilities(workload: Workload, degrees: Degrees, replacement: Replacement) -> list[Numbers]:
-    """Returns the probabilities [c] that a minibatch finds a node as a seed, at hop 0, 1, ..."""
+    """Returns [c] for the seeds and each hop, the probability that it has a node of each degree."""
     found = np.full(len(degrees.degree), min(1.0, workload.batch_size / workload.nodes))
     left, hops = 1 - found, [found]
     biased = degrees.degree * degrees.nodes / max(degrees.edges, 1e-300)
@@ -130,9 +132,8 @@ def hop_probabilities(workload: Workload, degrees: Degrees, replacement: Replace
 def probe_degrees(
     workload: Workload, degrees: Degrees, ranks: int, *, replacement: Replacement = Replacement.WITH
 ) -> PlannerProbe:
-    """Returns the sizes of minibatches under the policy "random", from degrees alone. Every rank
-    has a host of its own, and owns equally many seed nodes: those that it trains if balanced.
-    Raises ValueError for LABOR, which needs the graph."""
+    """Estimates the sizes of minibatches from degrees alone, for the policy "random". Every rank
+    has its own host, and owns and trains equally many seed nodes. Raises ValueError for LABOR."""
     if workload.labor is not None:
         raise ValueError(f"labor={workload.labor!r} needs the graph itself, to be sampled; use probe_graph")
     ends = [workload.training * rank // ranks for rank in range(ranks + 1)]

@@ -45,7 +45,7 @@ ALL_TO_ALL = 0.6
 
 @dataclass(frozen=True)
 class PlannerNetwork:
-    """The links between hosts."""
+    """The network between hosts."""
 
     bandwidth: float  # bytes per second that a host sends, and receives at the same time
     latency: float = 1e-4  # seconds that a message takes from one host to another
@@ -75,27 +75,27 @@ class PlannerMachine:
     memory_rate: float = 1e12  # bytes per second that all cores of a rank gather together
 
     def speedup(self, tasks: float) -> float:
-        """Returns the speed-up of a rank over one core, for work in ``tasks`` tasks."""
+        """Returns how much faster than one core a rank does work of ``tasks`` tasks."""
         if self.cores <= 1:
             return self.cores
         used = min(self.cores, max(tasks, 1.0))
         return max(1.0, used * self.parallel) if used > 1 else 1.0
 
     def on(self, cores: float, memory: float) -> PlannerMachine:
-        """Returns a machine with the same speeds and other cores and memory."""
+        """Returns a machine with these speeds, and other cores and memory."""
         return dataclasses.replace(self, cores=cores, memory=memory)
 
 
 def exchange_seconds(network: PlannerNetwork, machine: PlannerMachine, size: float, number: int) -> float:
-    """Returns the seconds of ``number`` exchanges in which a rank receives ``size`` bytes together.
-    They take the link or the cores that copy the bytes, whichever is slower."""
+    """Returns the seconds of ``number`` exchanges that bring a rank ``size`` bytes in all: of the
+    network or of copying, whichever is slower."""
     rate = network.bandwidth * network.efficiency
     moving = max(size / rate, 2 * size * machine.wire / machine.speedup(machine.cores))
     return moving + number * (2 * network.latency + machine.exchange / min(machine.cores, 1))
 
 
 def after_work() -> int:
-    """Trains a few steps. Returns the bytes that this process then takes."""
+    """Trains a few steps; returns the bytes of memory that this process has then."""
     import torch.nn.parallel.distributed  # noqa: F401 - ranks that train have it
 
     with Communicator.create("resident") as comm:
@@ -120,9 +120,9 @@ NETWORKS: dict[Aggregation, Callable[..., NativeModel]] = {
 def step_seconds(
     model: NativeModel, kind: Aggregation, columns: int, minibatch: SampledMinibatch
 ) -> tuple[float, float]:
-    """Returns the seconds of the forward pass, and of the backward pass with the update, of a
-    training step on one core: the fastest of some. If the minibatch has one hop fewer than the
-    model has layers, the step begins with aggregates."""
+    """Returns (seconds of the forward pass, seconds of backward pass and update) of a training step
+    on one core, the fastest of some. If the minibatch has one hop fewer than the model has layers,
+    the step begins with aggregates."""
     optimiser = torch.optim.Adam(model.parameters(), fused=True)
     table = torch.ones(minibatch.num_nodes, columns)
     x: Tensor | Aggregated = table
@@ -166,9 +166,9 @@ def measure_machine(
 
     Args:
         training: [s] int64, the training nodes.
-        comm: a communicator of this process alone; None where there are no other ranks to sample
-            with. To measure that takes 12 bytes for each edge.
-        hidden: the width of the layers whose training step is timed. 0 times none.
+        comm: a communicator of this process alone, to measure sampling over ranks, which takes 12
+            bytes for each edge; None does not.
+        hidden: the columns of the layers of which a training step is timed; 0 times none.
         kind: the layers' aggregation: mean for SAGE.
     """
     plan = SamplingPlan(workload.fanouts, replacement, labor=workload.labor)
@@ -211,7 +211,7 @@ def measure_machine(
 
 
 def _shortest(work: Callable[[], object]) -> float:
-    """Returns the shortest of several times, after one run that is not timed."""
+    """Returns the seconds of the fastest of several runs, after one that is not timed."""
     times = []
     for _ in range(1 + _TIMES):
         begin = time.perf_counter()
@@ -244,7 +244,7 @@ def _whole(graph: TypedGraph) -> tuple[Part, list[int]]:
 
 
 def _row_rates(width: int) -> tuple[float, float]:
-    """Returns the seconds per byte to gather rows at random, and to copy them in order."""
+    """Returns the seconds per byte of gathering rows at random and of copying them in order."""
     rows = max(1, min(_TABLE // width, 1 << 20))
     table = torch.ones(rows, max(width // 4, 1))
     index = torch.randperm(rows)[: max(1, rows // 2)]

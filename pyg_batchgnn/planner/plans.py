@@ -36,8 +36,8 @@ _WORTH = 0.03
 
 @dataclass(frozen=True)
 class Choices:
-    """The choices that are tried. The aggregation cache is that of the model that is trained: mean
-    for SAGE, symmetric for GCN, sum for GIN."""
+    """The settings that `plan` tries. The aggregation should be the trained model's: mean for SAGE,
+    symmetric for GCN, sum for GIN."""
 
     macrobatches: Sequence[int] = (1, 8, 32, 128, 0)  # B, 0 for all minibatches of an epoch
     fetches: Sequence[float] = (1.0, 0.25)  # F as a share of B
@@ -46,7 +46,7 @@ class Choices:
     feature_caches: Sequence[int] = (0,)  # bytes
 
     def settings(self, policy: str, minibatches: int) -> list[PlannerSetting]:
-        """Returns all combinations that differ if an epoch has ``minibatches`` minibatches."""
+        """Returns all combinations that differ in an epoch of ``minibatches`` minibatches."""
         found: dict[PlannerSetting, None] = {}
         for size, share, hybrid, aggregation, cache in itertools.product(
             self.macrobatches, self.fetches, self.hybrid, self.aggregation, self.feature_caches
@@ -65,8 +65,8 @@ def search(
     network: PlannerNetwork,
     choices: Choices,
 ) -> list[Prediction]:
-    """Predicts every choice for every policy that was probed, the fastest first. Those that do not
-    fit in memory come last."""
+    """Predicts every choice for every policy in ``probes``, the fastest first. Those that do not
+    fit memory come last."""
     found = [
         predict(workload, probe, machine, network, setting)
         for policy, probe in probes.items()
@@ -77,7 +77,7 @@ def search(
 
 
 def best(predictions: Iterable[Prediction]) -> Prediction | None:
-    """Returns the setting to recommend, or None if none fits in memory."""
+    """Returns the prediction to recommend, or None if none fits memory."""
     able = [one for one in predictions if one.fits and one.setting.aggregation is None]
     if not able:
         return None
@@ -89,7 +89,6 @@ def best(predictions: Iterable[Prediction]) -> Prediction | None:
 
 
 def describe(setting: PlannerSetting) -> str:
-    """Describes a setting in words."""
     size = "all" if setting.macrobatch == 0 else str(setting.macrobatch)
     words = [f"B = {size}"]
     words += [f"F = {setting.fetch}"] if setting.fetch else []
@@ -101,7 +100,7 @@ def describe(setting: PlannerSetting) -> str:
 
 
 def plot_predictions(predictions: Sequence[Prediction], title: str, path: Path) -> None:
-    """Draws the seconds by phase of the first predictions, the fastest of which come first."""
+    """Draws the seconds by phase of the first predictions."""
     # Importing Matplotlib takes a second, which only this needs.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -123,7 +122,7 @@ def plot_predictions(predictions: Sequence[Prediction], title: str, path: Path) 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """Predictions for many settings."""
+    """Predictions for many settings; `advice` recommends one of them."""
 
     workload: Workload
     ranks: int
@@ -137,12 +136,12 @@ class Plan:
 
     @property
     def best(self) -> Prediction | None:
-        """The setting that is recommended, or None where none fits in memory."""
+        """The prediction of the recommended setting, or None if none fits memory."""
         return best(self.predictions)
 
     def advice(self, command: Sequence[str] = ("batchgnn", "train")) -> list[str]:
         """Returns a sentence that recommends a setting, and the command that trains with it.
-        ``command``: its first words, behind which the options of the setting come."""
+        ``command``: the first words of the command."""
         if (found := self.best) is None:
             least = min(self.predictions, key=lambda one: one.memory)
             return [
@@ -201,7 +200,6 @@ class Plan:
         return table
 
     def as_dict(self) -> dict[str, Any]:
-        """Returns plain values, for JSON."""
         recommended = self.best
         return {
             "workload": asdict(self.workload),
@@ -255,29 +253,35 @@ def plan(
     samples: int = SAMPLES,
     progress: Callable[[str], object] | None = None,
 ) -> Plan:
-    """Predicts an epoch of training for many settings, from some sampled minibatches and from short
+    """Predicts an epoch of training for many settings, from sampled minibatches and short
     measurements of this machine.
 
+    >>> machine, network = PlannerMachine(), PlannerNetwork(bandwidth=1e9)  # or machine=None
+    >>> found = plan(dataset, ranks=2, network=network, machine=machine, fanouts=(5, 5), hidden=0)
+    >>> found.best.fits  # the fastest setting that fits memory
+    True
+
     Args:
-        dataset: the whole graph. Of a graph with named node types or without features, only the
-            preparation of minibatches is predicted. Every relation has the same fanouts.
+        dataset: the whole graph. With named node types or without features, only the preparation of
+            minibatches is predicted. All relations have the same fanouts.
+        ranks, network: the number of ranks, and the network between hosts.
         ranks_per_host: the number of ranks that share a host's memory.
-        cores: cores per rank, 0.5 where two ranks share a core.
+        cores: cores per rank, 0.5 if two ranks share a core.
         memory: bytes that a rank may take, 0 for no limit.
-        machine: the speeds of another machine's cores. By default this machine is measured.
+        machine: the speeds of another machine's cores; None measures this machine.
         fanouts: neighbours per hop, nearest to the seeds first.
         batch_size: seed nodes per minibatch of a rank.
-        labor: "hop", "layers" or "epoch" with `Replacement.WITHOUT`, as the loader has it.
-        drop_last: whether a last, smaller minibatch is left out, as training does where a rank has
-            a whole one.
-        schedule: the rule by which ranks share the training nodes, as the loader has it.
-        node_type: the type of the training nodes; not needed if one type has some.
-        hidden: the width of the layers whose training is timed. 0 predicts only the preparation of
+        replacement: whether neighbours may be picked more than once.
+        labor: "hop", "layers" or "epoch" with `Replacement.WITHOUT`, as in the loader.
+        drop_last: leaves out a last, smaller minibatch, if each rank has a whole one.
+        schedule: how ranks share the training nodes, as in the loader.
+        node_type: the type of the training nodes; not needed if only one type has some.
+        hidden: the columns of the layers that are timed. 0 predicts only the preparation of
             minibatches.
-        policies: the partitioning policies, or folders of saved partitions, that are tried.
-        choices: what else is tried. Its aggregation cache says which layers are timed, GraphSAGE's
-            by default.
-        samples: the number of minibatches that are sampled for each policy.
+        policies: the partitioning policies, or folders of saved partitions, to try.
+        choices: other settings to try. The aggregation among them says which layers are timed, by
+            default GraphSAGE's.
+        samples: the number of minibatches to sample for each policy.
         progress: called with a few words as each stage begins.
 
     Raises:
@@ -355,7 +359,9 @@ def workload_of(
     kind: Aggregation = Aggregation.MEAN,
     node_type: str | None = None,
 ) -> Workload:
-    """Returns the numbers that describe a data set. ``kind`` says which network is trained."""
+    """Returns the `Workload` of training on a data set with these settings. ``hidden``: columns of
+    the network's layers, to count its parameters; 0 counts none. ``kind``: the network's
+    aggregation, mean for SAGE. ``node_type``: as in `seed_type_of`."""
     seed_type = seed_type_of(dataset, node_type)
     seeds = dataset.node_sets[seed_type]
     training = len(seeds.splits["train"])
@@ -379,7 +385,7 @@ def workload_of(
 
 
 def _rows_of(nodes: NodeSet) -> TypeRows:
-    """Returns the rows of a type, of its features and labels."""
+    """Returns a type's number of nodes, and the bytes of their features and labels."""
     tables = {name: table for name, table in nodes.tables.items() if name in (FEATURES, LABELS)}
     columns = {name: math.prod(table.shape[1:]) for name, table in tables.items()}
     bytes_of = {name: ops.as_stored(table).dtype.itemsize for name, table in tables.items()}
@@ -389,8 +395,8 @@ def _rows_of(nodes: NodeSet) -> TypeRows:
 
 
 def seed_type_of(dataset: Dataset, node_type: str | None) -> int:
-    """Returns the number of the type of the training nodes. ``node_type``: its name, not needed if
-    one type has some. Raises `ValueError` if there are none, or of several types."""
+    """Returns the index of the node type with training nodes. ``node_type``: its name; None if only
+    one type has some. Raises `ValueError` if none or, without a name, several types have some."""
     found = [nodes.name for nodes in dataset.node_sets if len(nodes.splits.get("train", ()))]
     wanted = found if node_type is None else [name for name in found if name == node_type]
     if len(wanted) > 1:

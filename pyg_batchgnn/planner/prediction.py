@@ -42,7 +42,7 @@ def predict(
     network: PlannerNetwork,
     setting: PlannerSetting,
 ) -> Prediction:
-    """Predicts an epoch with a setting, for the rank that has the most work."""
+    """Predicts an epoch with a setting, for the rank with the most work."""
     means = probe.full if setting.aggregation is None else probe.inner
     steps = workload.minibatches(probe.seeds)
     minibatches = steps * workload.fullness(probe.seeds)  # a smaller one as a part of one
@@ -79,7 +79,7 @@ def predict(
 
 
 def _knows_topology(probe: PlannerProbe, setting: PlannerSetting) -> bool:
-    """Returns whether no rank asks another one for edges."""
+    """Returns whether ranks sample without asking each other for edges."""
     return setting.hybrid or probe.ranks == 1
 
 
@@ -90,8 +90,7 @@ def _bytes(rows: Iterable[float], widths: Iterable[int]) -> float:
 def _rows(
     work: Workload, probe: PlannerProbe, means: MinibatchMeans, setting: PlannerSetting
 ) -> tuple[float, float, float, float]:
-    """Returns the remote rows and all distinct rows of an epoch's fetch groups, and the bytes of
-    both: means over ranks."""
+    """Returns an epoch's remote rows and distinct rows over all fetch groups, and their bytes."""
     widths, groups = row_bytes(work, setting), Counter[float]()
     made = [
         size
@@ -113,8 +112,8 @@ def _rows(
 
 
 def _messages(work: Workload, means: MinibatchMeans) -> list[float]:
-    """Returns the bytes of a minibatch's requests and responses by hop: ids of nodes and of edges,
-    and for each node and relation its number of edges."""
+    """Returns by hop the bytes of a minibatch's requests and responses: ids of nodes and of edges,
+    and for each node and relation the number of its edges."""
     return [
         (means.asked[hop] + means.answered[hop]) * work.id_bytes
         + means.sections[hop] * (1 if 0 <= work.fanouts[hop] < 256 else 4)
@@ -129,11 +128,12 @@ def _memory(
     means: MinibatchMeans,
     setting: PlannerSetting,
 ) -> float:
-    """Returns the peak bytes of the process of the rank with the most training nodes.
+    """Returns the peak bytes of a process, of the rank with the most training nodes.
 
-    They are those of a process without a graph, the part, and what preparing takes at once, with a
-    margin: the minibatches of a macrobatch, and either the messages of its largest hop, or the rows
-    of two fetch groups and of one that travels."""
+    They are a process without a graph, the part, and with a margin what preparation takes at once:
+    the minibatches of a macrobatch, and either the messages of its largest hop, or the rows of two
+    fetch groups and of one under way.
+    """
     features = work.features * (1 if setting.aggregation is None else 2)
     edge = work.id_bytes + work.edge_bytes
     part = probe.part_nodes * (features + work.attributes + 16 + 2 * work.id_bytes) + probe.part_edges * edge
@@ -171,15 +171,15 @@ class HistoricalPrediction:
     """A prediction for one epoch of one rank with historical embeddings.
 
     Attributes:
-        minibatches: the number of minibatches of a rank, of steps, and of exchanges of pushed rows.
-        edges: the edges of a minibatch, for one in the exact mode see the probe.
+        minibatches: a rank's minibatches, which are its steps and its exchanges of pushed rows.
+        edges: the edges of a minibatch.
         pushed_rows: the rows that a rank pushes.
         pushed_bytes: their bytes, ids included.
         gradient_bytes: the bytes of gradients that a rank receives.
         feature_bytes: the bytes of features that a rank fetches once, before the first epoch.
         seconds: seconds by phase: sampling, gathering, forward, backward, exchanging gradients, and
-            waiting for pushed rows that training does not hide.
-        hidden_seconds: the seconds of pushing that training hides.
+            waiting for pushed rows.
+        hidden_seconds: the seconds of pushing while training goes on.
     """
 
     minibatches: int
@@ -202,7 +202,6 @@ class HistoricalPrediction:
         return sum(self.seconds.values())
 
     def as_dict(self) -> dict[str, Any]:
-        """Returns plain values, for JSON."""
         return {**asdict(self), "epoch": self.epoch}
 
 
@@ -214,12 +213,8 @@ def predict_historical(
     settings: HistoricalSettings,
     hidden: int,
 ) -> HistoricalPrediction:
-    """Predicts an epoch with historical embeddings, schedule ``local`` and minibatches one by one.
-
-    Args:
-        workload, probe, machine, network: as in `predict`; the probe is of own seeds.
-        hidden: the columns of hidden rows.
-    """
+    """Predicts an epoch with historical embeddings, schedule "local" and B = 1. ``hidden``: the
+    columns of hidden rows. The other arguments are as in `predict`; the probe is of own seeds."""
     means, peers = probe.full, probe.ranks - 1
     found = means.nodes - workload.batch_size
     cut = min(1.0, means.remote.distinct(1) / found) if peers and found > 0 else 0.0
@@ -255,9 +250,9 @@ def predict_historical(
 
 
 def _local_minibatch(work: Workload, means: MinibatchMeans, cut: float) -> tuple[list[float], float, float]:
-    """Returns the minibatch that is left if halo nodes are not expanded: own nodes by hop, seeds
-    first, its halo nodes and its edges. Each hop finds as many nodes per expanded node as in the
-    exact mode, which is too many where minibatches find most nodes several times."""
+    """Returns a minibatch without in-edges of halo nodes: (own nodes by hop, seeds first; halo
+    nodes; edges). Each hop is taken to find as many nodes per expanded node as with all in-edges,
+    which is too many if minibatches find most nodes several times."""
     within, asked = means.expanded - work.batch_size, means.asked[1:]
     shares = [one / sum(asked) if sum(asked) else 1 / len(asked) for one in asked]
     frontiers = [float(work.batch_size), *(within * share for share in shares), means.nodes - means.expanded]

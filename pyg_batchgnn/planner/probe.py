@@ -26,17 +26,17 @@ _GRID, _ROUNDS = 60, 400
 
 @dataclass(frozen=True, eq=False)
 class Growth(Overlap):
-    """The growth of the number of distinct nodes with the number of minibatches (BatchGNN,
-    appendix A). The distinct nodes of k <= m of m sampled minibatches follow without further
-    assumptions. For more, the probability that a node is in a minibatch is estimated."""
+    """How the number of distinct nodes grows with the number of minibatches (BatchGNN, appendix A).
+    For k of the m sampled minibatches it is known, beyond it is estimated from the probability of
+    each node to be in a minibatch."""
 
     counts: tuple[float, ...]  # [m], the nodes that were in exactly 1, 2, ..., m sampled minibatches
     population: float  # the number of nodes that can be in a minibatch, at least the sum of counts
 
     @cached_property
     def mixture(self) -> tuple[Numbers, Numbers]:
-        """The mixture of binomials with the maximum likelihood: probabilities, the largest first,
-        and the number of nodes that have each."""
+        """The maximum-likelihood mixture of binomials: probabilities, descending, and nodes with
+        each."""
         m = len(self.counts)
         grid = np.concatenate([[1.0], np.geomspace(1 / (4 * m * 16), 1 - 1 / (8 * m), _GRID)[::-1], [0.0]])
         counts = np.array([max(self.population - sum(self.counts), 0.0), *self.counts])
@@ -68,7 +68,7 @@ class Growth(Overlap):
 
 
 def _binomial(m: int, grid: Numbers) -> Numbers:
-    """Returns the probabilities [m + 1, p] of j successes in m trials, computed in logarithms."""
+    """Returns [m + 1, p], the probability of j successes in m trials, for each p of ``grid``."""
     j = np.arange(m + 1)[:, None]
     steps = np.log(np.arange(1, m + 1))
     factorial = np.concatenate([[0.0], steps.cumsum()])
@@ -81,13 +81,13 @@ def _binomial(m: int, grid: Numbers) -> Numbers:
 
 
 def growth_of(times: Numbers, samples: int, population: float) -> Growth:
-    """Returns the growth, given in how many samples each node was, ``times`` [n]."""
+    """Returns the growth. ``times``: [n], in how many samples each node was."""
     histogram = np.bincount(times.astype(np.int64), minlength=samples + 1)[1:]
     return Growth(tuple(float(count) for count in histogram), population)
 
 
 def owners_of(dataset: Dataset, policy: str, ranks: int, comm: Communicator) -> list[Tensor]:
-    """Returns the rank that owns each node, by node type, [N_t] int64. ``policy``: a policy's name,
+    """Returns the rank that owns each node, [N_t] int64 by node type. ``policy``: a policy's name,
     or the folder of a saved partition with one part per rank. ``comm``: of this process alone."""
     nodes = [(one.name if dataset.schema.num_types > 1 else None, one.num_nodes) for one in dataset.node_sets]
     if policy == "random" and ranks == 1:
@@ -126,8 +126,8 @@ def _saved(dataset: Dataset, folder: str, ranks: int, comm: Communicator) -> lis
 
 
 def seed_trainers(schedule: ScheduleName, owner: Tensor, hosts: Sequence[int]) -> Tensor:
-    """Returns the rank that trains each seed node, [s] int64, given the ranks that own them. With
-    the global schedule, which deals them anew in every epoch, it is the owner."""
+    """Returns [s] int64, the rank that trains each seed node, from the rank that owns it. For the
+    schedule "global", where it changes with the epoch, it is the owner."""
     if schedule is not ScheduleName.BALANCED:
         return owner
     counts, trainer = torch.bincount(owner, minlength=len(hosts)).tolist(), owner.clone()
@@ -137,8 +137,8 @@ def seed_trainers(schedule: ScheduleName, owner: Tensor, hosts: Sequence[int]) -
 
 
 def busiest_rank(owner: Tensor, trainer: Tensor, hosts: Sequence[int]) -> int:
-    """Returns the rank with the most work: of those whose number of seed nodes is within 1 of the
-    largest, that with the most seed nodes of other hosts, then of other ranks, then of all."""
+    """Returns the rank with the most work. Ranks within 1 of the largest number of seed nodes
+    compete: most seed nodes owned by other hosts, then by other ranks, then in all."""
     host, ranks = torch.tensor(hosts), len(hosts)
     counts = [
         torch.bincount(trainer[of], minlength=ranks).tolist()
@@ -164,15 +164,15 @@ def probe_graph(
     replacement: Replacement = Replacement.WITH,
     samples: int = SAMPLES,
 ) -> PlannerProbe:
-    """Samples minibatches of the rank that has the most work.
+    """Samples minibatches of the rank with the most work, and returns their mean sizes.
 
     Args:
         training: [s] int64, the training nodes, of the type that the workload names.
         owner: by node type, [N_t], the rank of each node.
         policy: the policy that made ``owner``.
         ranks_per_host: the number of ranks that share a host's memory.
-        replacement: whether sampling is with replacement.
-        samples: the most minibatches that are sampled.
+        replacement: whether neighbours may be picked more than once.
+        samples: the largest number of minibatches to sample.
     """
     hosts = [rank // ranks_per_host for rank in range(ranks)]
     seed_owner = owner[workload.seed_type][training]
@@ -203,15 +203,15 @@ def probe_graph(
 
 
 def seeds_of_type(schema: Schema, node_type: int, lists: Sequence[Tensor]) -> list[Seeds]:
-    """Returns the seeds of minibatches whose seeds are of one type."""
+    """Returns the seeds of minibatches from lists of nodes of one type."""
     return [Seeds.of(schema, {schema.node_types[node_type]: ids}) for ids in lists]
 
 
 def _means(
     sampled: Sequence[SampledMinibatch], hops: int, away: Sequence[Tensor], remote: Sequence[Tensor]
 ) -> MinibatchMeans:
-    """Returns the means over the first hops of sampled minibatches. ``away``, ``remote``: by node
-    type, [N_t], whether a node is another rank's or another host's."""
+    """Returns the means over minibatches, of their first ``hops`` hops. ``away``, ``remote``: by
+    node type, [N_t] bool, True for nodes of another rank, or another host."""
     times = [torch.zeros(of_type.numel(), dtype=torch.int64) for of_type in away]
     sums, asked = np.zeros(3), np.zeros((3, hops))
     for one in sampled:
@@ -233,8 +233,8 @@ def _means(
 
 
 def _asked(one: SampledMinibatch, hops: int, away: Sequence[Tensor]) -> Numbers:
-    """Returns by hop the nodes of other ranks with in-edges, each of them once for each relation
-    into its type, and their in-edges, [3, hops]."""
+    """Returns [3, hops]: the nodes of other ranks with in-edges, the same counted once for each
+    relation into their type, and their in-edges."""
     found = np.zeros((3, hops))
     for number, nodes in one.reached_nodes.items():
         into, theirs, first = one.schema.relations_into[number], away[number][nodes.node], 0

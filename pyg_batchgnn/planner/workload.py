@@ -22,19 +22,18 @@ _ID_BYTES = 8
 
 
 class Overlap(ABC):
-    """The number of distinct nodes of one type in several minibatches."""
+    """How many distinct nodes of one type several minibatches have together."""
 
     @abstractmethod
     def distinct(self, together: float) -> float:
-        """Returns the expected number of distinct nodes of ``together`` minibatches."""
+        """Returns the expected number of distinct nodes in ``together`` minibatches."""
 
     @abstractmethod
     def likely(self) -> tuple[Numbers, Numbers]:
-        """Returns the probabilities [c] that a minibatch holds a node, and the number of nodes [c]
-        that have each."""
+        """Returns probabilities [c] to be in a minibatch, and the number of nodes [c] with each."""
 
     def missed(self, together: float, kept: float) -> float:
-        """Returns how many of the distinct nodes are not among the ``kept`` most likely nodes."""
+        """Returns how many of the distinct nodes are not among the ``kept`` most likely ones."""
         likely, nodes = self.likely()
         order = np.argsort(-likely, kind="stable")
         found, nodes = 1 - (1 - np.minimum(likely[order], 1.0)) ** together, nodes[order]
@@ -44,12 +43,11 @@ class Overlap(ABC):
 
 @dataclass(frozen=True)
 class Overlaps:
-    """The numbers of distinct nodes of several minibatches, by node type."""
+    """How many distinct nodes several minibatches have together, by node type."""
 
     by_type: tuple[Overlap, ...]
 
     def distinct(self, together: float) -> float:
-        """Returns the expected number of distinct nodes of all types."""
         return sum(self.distinct_by_type(together))
 
     def distinct_by_type(self, together: float) -> list[float]:
@@ -57,12 +55,12 @@ class Overlaps:
         return [one.distinct(together) for one in self.by_type]
 
     def missed(self, together: float, kept: Sequence[float]) -> list[float]:
-        """Returns how many are not among the ``kept`` most likely nodes of each type."""
+        """Returns by type how many are not among the ``kept`` most likely nodes."""
         return [one.missed(together, count) for one, count in zip(self.by_type, kept, strict=True)]
 
     def kept(self, budget: float, row_bytes: Sequence[int]) -> list[float]:
-        """Returns the number of nodes of each type whose rows a cache of ``budget`` bytes holds:
-        those expected to spare most bytes per byte that they take, and no rows of 0 bytes."""
+        """Returns by type how many nodes' rows a cache of ``budget`` bytes holds, if the rows that
+        save the most bytes per byte come first; rows of 0 bytes are left out."""
         found = [0.0] * len(self.by_type)
         if budget <= 0:
             return found
@@ -81,7 +79,7 @@ class Overlaps:
 
 @dataclass(frozen=True)
 class TypeRows:
-    """The nodes of one type and their rows."""
+    """The nodes of one type, and the bytes of their rows."""
 
     name: str
     nodes: int
@@ -93,7 +91,7 @@ class TypeRows:
 
 @dataclass(frozen=True)
 class Workload:
-    """A graph and the way in which it is sampled."""
+    """What is trained: a graph, how it is sampled, and the size of the model."""
 
     name: str
     types: tuple[TypeRows, ...]
@@ -114,7 +112,7 @@ class Workload:
         return sum(one.nodes for one in self.types)
 
     def _mean(self, values: Iterable[int]) -> int:
-        """Returns the mean over all nodes of a value of each type."""
+        """Returns the mean over all nodes of a value per type."""
         return round(
             sum(of.nodes * one for of, one in zip(self.types, values, strict=True)) / max(self.nodes, 1)
         )
@@ -136,7 +134,7 @@ class Workload:
 
     @property
     def id_bytes(self) -> int:
-        """Bytes of a node's id on the wire and in memory."""
+        """Bytes of a node id in messages and in memory."""
         return ops.id_dtype(self.nodes).itemsize
 
     @property
@@ -146,19 +144,19 @@ class Workload:
 
     @property
     def first_relay(self) -> int:
-        """The first hop that other ranks are asked for. No rank asks for local seeds, hop 0."""
+        """The first hop for which other ranks are asked: 1 if seeds are own nodes, else 0."""
         return int(self.schedule is ScheduleName.LOCAL)
 
     def minibatches(self, counts: Sequence[int]) -> int:
-        """Returns the number of minibatches of every rank in an epoch. ``counts``: the number of
-        seed nodes that each rank trains; with the global schedule their sum counts."""
+        """Returns the number of minibatches of every rank in an epoch. ``counts``: the seed nodes
+        that each rank trains; with the schedule "global" only their sum counts."""
         cut = math.floor if self.drop_last else math.ceil
         if self.schedule is ScheduleName.GLOBAL:
             return cut(cut(sum(counts) / self.batch_size) / len(counts))
         return max((cut(count / self.batch_size) for count in counts), default=0)
 
     def seeds_of(self, counts: Sequence[int]) -> list[list[int]]:
-        """Returns the seed nodes per minibatch of each rank, as the schedules deal them."""
+        """Returns by rank the number of seed nodes in each of its minibatches."""
         steps, size = self.minibatches(counts), self.batch_size
         if self.schedule is ScheduleName.GLOBAL:
             every = sum(counts)
@@ -194,7 +192,7 @@ class MinibatchMeans:
 
 @dataclass(frozen=True, eq=False)
 class PlannerProbe:
-    """The sizes of minibatches under one partitioning."""
+    """The sizes of minibatches for one partition."""
 
     policy: str  # the partitioning policy, or the folder of a saved partition
     ranks: int
@@ -208,13 +206,13 @@ class PlannerProbe:
 
 @dataclass(frozen=True)
 class PlannerSetting:
-    """One choice of everything that can be chosen.
+    """A value for everything that can be chosen.
 
     Attributes:
         macrobatch: B, the number of minibatches sampled together, 0 for all of an epoch.
         fetch: F, the number of minibatches fetched together, at most B, 0 for B.
         policy: the partitioning policy, or the folder of a saved partition.
-        hybrid: whether every host has the whole topology.
+        hybrid: True if every host has the whole topology.
         aggregation: the aggregation of the input that is cached (BatchGNN, appendix C), or None.
         feature_cache: bytes of remote rows that a rank keeps.
     """
@@ -229,7 +227,7 @@ class PlannerSetting:
 
 @dataclass(frozen=True)
 class Rounds:
-    """The number of exchanges of data that every rank makes in an epoch, by kind."""
+    """The number of exchanges that every rank makes in an epoch, by kind."""
 
     topology: int
     features: int
@@ -241,14 +239,15 @@ class Prediction:
     """A prediction for one epoch of one rank.
 
     Attributes:
+        setting: the setting that is predicted.
         minibatches: the number of minibatches of a rank.
         rounds: the number of exchanges.
         rows: the distinct remote rows of all fetch groups.
         topology_bytes, feature_bytes, gradient_bytes: bytes that a rank receives.
-        memory: bytes that a rank's process takes at its peak.
+        memory: the peak bytes of a rank's process.
         seconds: seconds by phase: sampling, asking other ranks for edges, gathering, fetching rows,
             forward, backward, exchanging gradients.
-        fits: whether the memory is available.
+        fits: True if the memory is available.
     """
 
     setting: PlannerSetting
@@ -273,12 +272,11 @@ class Prediction:
         return sum(self.seconds.values())
 
     def as_dict(self) -> dict[str, Any]:
-        """Returns plain values, for JSON."""
         return {**asdict(self), "preparation": self.preparation, "epoch": self.epoch}
 
 
 def sizes(minibatches: int, macrobatch: int, fetch: int) -> list[list[int]]:
-    """Returns the number of minibatches of each fetch group of each macrobatch."""
+    """Returns for each macrobatch the number of minibatches in each of its fetch groups."""
     size = min(macrobatch or minibatches, minibatches) or 1
     group = min(fetch or size, size)
     whole = [min(size, minibatches - first) for first in range(0, minibatches, size)]
@@ -286,8 +284,8 @@ def sizes(minibatches: int, macrobatch: int, fetch: int) -> list[list[int]]:
 
 
 def rounds(workload: Workload, probe: PlannerProbe, setting: PlannerSetting, minibatches: int) -> Rounds:
-    """Counts the rounds exactly: 2(L - 1) or 2L per macrobatch, and 2 per fetch group. The formulas
-    are those of docs/concepts/relay.md."""
+    """Counts exchanges exactly, by the formulas of docs/concepts/relay.md: 2(L - 1) or 2L per
+    macrobatch, and 2 per fetch group."""
     made = sizes(minibatches, setting.macrobatch, setting.fetch)
     hops = len(workload.fanouts) - int(setting.aggregation is not None)
     relays = max(hops - workload.first_relay, 0)
@@ -297,9 +295,9 @@ def rounds(workload: Workload, probe: PlannerProbe, setting: PlannerSetting, min
 
 
 def row_bytes(workload: Workload, setting: PlannerSetting) -> tuple[int, ...]:
-    """Returns the bytes of a node's row on the wire by node type, padded to the widest number: its
-    attributes, its aggregates, its own features unless the aggregates contain them, and its
-    original id unless that is known."""
+    """Returns the bytes of a node's row in messages by node type, padded to the widest number:
+    attributes, aggregates, features unless these contain them, and the original id if it is
+    unknown."""
     kept, ids = setting.aggregation, 0 if setting.hybrid else workload.id_bytes
     tables = 1 if kept is None or kept.holds_own_row else 2
     return tuple(

@@ -39,7 +39,7 @@ from pyg_batchgnn.types import Relation, SampledMinibatch
 
 @dataclass(frozen=True)
 class ArgumentTensor:
-    """A tensor that is an argument."""
+    """A tensor among the arguments of a model, and what its rows stand for (its axis)."""
 
     #: the tensor, rows read in place, or a function that makes it; None once only the axis matters
     value: Tensor | nn.RowView | Callable[[], Tensor] | None
@@ -53,12 +53,13 @@ class ArgumentTensor:
 
     @property
     def columns(self) -> tuple[int, ...] | None:
-        """The sizes of its rows; None of edges, and of what is no rows."""
+        """The shape of one row of nodes or edges; None for an edge index or another value."""
         by_row = isinstance(self.axis, (Nodes, Edges)) and isinstance(self.value, (Tensor, nn.RowView))
         return tuple(self.value.shape[1:]) if by_row else None  # type: ignore[union-attr]
 
     def stand_in(self, structure: Structure) -> Tensor:
-        """Returns the tensor, or one of its shape and dtype whose memory nobody reads."""
+        """Returns the tensor for tracing: an empty one of its shape and dtype if it is read in
+        place."""
         if isinstance(self.value, torch.nn.Parameter):  # which is no input of the model
             return self.value.view_as(self.value)
         if type(self.value) is Tensor:
@@ -76,7 +77,8 @@ def hop_counts(kind: str, name: Any, counts: Sequence[int]) -> list[Count]:
 
 
 def axis_by_size(name: str, value: Tensor, structure: Structure, key: Any = None) -> Axis:
-    """Returns what rows an argument has, by their number, its name and the ``key`` of its dict."""
+    """Returns what the rows of an argument stand for, by their number, the argument's name and the
+    ``key`` of the dict that holds it."""
     if key is None and not _has(structure, None):
         return WHOLE
     hops, rows = structure.hops, value.size(0) if value.dim() else -1
@@ -108,7 +110,7 @@ def is_batch(one: Any) -> bool:
 
 @dataclass(eq=False)
 class Batch:
-    """A batch, and what is known of its nodes and edges."""
+    """A batch of PyG's form or a native minibatch, with its numbers of nodes and edges by hop."""
 
     source: Any
     structure: Structure
@@ -117,7 +119,7 @@ class Batch:
 
     @classmethod
     def of(cls, source: Any, needs_seeds: bool = True) -> Batch | None:
-        """Returns a batch; None if its edges are of a form that is not known."""
+        """Returns a batch; None if its edges have an unknown form."""
         if isinstance(source, SampledMinibatch):
             if nn.has_halo(source):
                 return None
@@ -155,7 +157,7 @@ class Batch:
 
     @property
     def ids(self) -> dict[str | None, Any]:
-        """The ids of the nodes by type, where the batch holds them."""
+        """The original ids of the nodes by type, if the batch holds them."""
         if isinstance(self.source, Data):
             return {None: self.source.get("n_id")}
         if isinstance(self.source, HeteroData):
@@ -199,8 +201,8 @@ class Batch:
         return None
 
     def attributes(self) -> dict[Any, Any]:
-        """Returns all attributes as arguments; by type and relation, where there are several. An
-        object that holds tensors, such as a table, is a dict of its attributes."""
+        """Returns all attributes as arguments, by type and relation if there are several. An object
+        that holds tensors becomes a dict of its attributes."""
         if isinstance(self.source, Data):
             names = list(self.source.keys())
             return {name: self._opened(name, self.get(name), None) for name in names}
@@ -310,7 +312,7 @@ _DEEPEST = 6
 
 
 def attributes_of(value: Any) -> dict[str, Any] | None:
-    """Returns the attributes of an object; None of modules, tensors and functions."""
+    """Returns the attributes of an object by name; None for modules, tensors and functions."""
     if isinstance(value, (type, Tensor, torch.nn.Module, FunctionType, BuiltinFunctionType)):
         return None
     inside = getattr(value, "__dict__", None)
@@ -321,8 +323,8 @@ def attributes_of(value: Any) -> dict[str, Any] | None:
 
 
 def _slots(kind: type) -> Sequence[str]:
-    """Returns the names that a user's class keeps outside of ``__dict__``. Python's own classes
-    keep values there that they compute when asked."""
+    """Returns the names in ``__slots__`` of a user's class. Classes of Python are left out, as they
+    compute such values when asked."""
     if kind.__module__.partition(".")[0] in sys.stdlib_module_names:
         return []
     found = vars(kind).get("__slots__", ())
@@ -345,8 +347,8 @@ _TRIPLETS = ("src_index", "dst_pos_index", "dst_neg_index")
 
 
 def _by_type_name(source: Any, name: str, by_type: bool) -> str:
-    """Returns the name of an attribute by type, where a batch has several types and a model names
-    it as if there were one, as `to_hetero` does. A batch of one type has one such attribute."""
+    """Returns ``name``, or for a batch of several types PyG's name of the dict by type: a model
+    that `to_hetero` made takes ``x``, where the batch has ``x_dict``."""
     typed = isinstance(source, SampledMinibatch) and not source.has_one_type
     if isinstance(source, HeteroData):
         typed = by_type or len(source.node_types) > 1 or len(source.edge_types) > 1
@@ -398,11 +400,12 @@ class Bound:
 def bind(
     forward: Any, args: tuple, kwargs: dict, *, rows: str | None, names: Sequence[str] | None, by_type: bool
 ) -> Bound | None:
-    """Returns the arguments of a call of ``forward``; None if its nodes and edges are not known.
+    """Returns the arguments of a call of ``forward``; None if nodes and edges of the call are
+    unknown. Raises TypeError if the batch lacks an argument.
 
-    ``rows``: "seeds" if a ``forward`` that takes a batch is asked for the rows of the seeds.
-    ``names``: the parameters that a batch gives values to; all where None. ``by_type``: ``x`` and
-    ``edge_index`` are always dicts. Raises TypeError if the batch lacks an argument.
+    ``rows``: "seeds" if a ``forward`` that takes the batch itself shall return rows of the seeds.
+    ``names``: the parameters that are taken from a batch; None for all. ``by_type``: ``x`` and
+    ``edge_index`` are dicts even for one type.
     """
     signature = _signature(forward)
     every = list(signature.parameters)[1:]
@@ -501,8 +504,8 @@ def _of_whole_batch(
 def _beside_batch(
     name: str, tree: Any, structure: Structure, key: Any = None, batch: Batch | None = None
 ) -> Any:
-    """Returns an argument beside a batch. ``key``: of the dict that it is in. A tensor of the
-    ``batch`` itself is the attribute that it is."""
+    """Returns an argument that is given beside a batch. ``key``: of the dict that holds it. A
+    tensor of ``batch`` is treated as that attribute."""
     if isinstance(tree, Tensor):
         known = None if batch is None else batch.attribute_of(tree)
         return ArgumentTensor(tree, axis_by_size(name, tree, structure, key)) if known is None else known
@@ -514,7 +517,7 @@ def _beside_batch(
 
 
 def _as_given(arguments: dict[str, Any]) -> Bound | None:
-    """Returns the arguments of a call with tensors or dicts. The first edges are the graph's."""
+    """Returns the arguments of a call without a batch. The first edge index is the graph."""
     by_type = any(map(_is_by_type, arguments.values()))
     rows, edges = (_typed_graph if by_type else _plain_graph)(list(arguments.values()), arguments.get("x"))
     sizes = {name: one.size(0) for name, one in rows.items() if isinstance(one, Tensor) and one.dim()}

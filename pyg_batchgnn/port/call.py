@@ -47,7 +47,7 @@ from pyg_batchgnn.port.translate import translate
 
 @dataclass
 class Graph:
-    """A captured ``forward``, and the programs that compute what is asked of it."""
+    """A captured ``forward``, with programs that compute all rows, or the rows of the seeds."""
 
     captured: Captured  # the graph of Dynamo
     recording: Recording
@@ -65,7 +65,8 @@ class Graph:
     def shared(
         self, model: torch.nn.Module, copies: Copies, inputs: Sequence[Any], share_dropout: bool
     ) -> frozenset[int]:
-        """Returns the values that copies of a node may share now; none if a batch has no copies."""
+        """Returns the values that are computed once for all copies of a node, if there are
+        copies."""
         drops = differ = frozenset[int]()  # most batches have no copies, whatever drops
         while True:
             state = drops, differ
@@ -141,8 +142,8 @@ class Tracing:
             warnings.warn(text, stacklevel=level)
 
     def refuse(self, model: torch.nn.Module, reason: str, returns_all: bool = False) -> None:
-        """Says that all rows are computed from now on, call by call. ``returns_all``: what
-        ``model(batch)`` returns is not cut to the rows of the seeds."""
+        """Warns that ``forward`` is called as it is from now on, with the reason. ``returns_all``:
+        ``model(batch)`` returns all rows, not the rows of the seeds."""
         report = ForwardReport(type(model).__name__, model.training, why=reason)
         if reason not in self.told:
             self.told.add(reason)
@@ -151,7 +152,7 @@ class Tracing:
         self.warn("plain", f"{report}{rows}")
 
     def judge(self, conv: Any, x: Any, edge_index: Any, values: Mapping[str, Any]) -> Way | str:
-        """Returns how the first rows of a convolution are computed, or why all are."""
+        """Returns how a convolution can compute its first rows alone, or the reason why not."""
         is_ours = isinstance(conv, AcceleratedConv) and set(values) <= {conv.edge_values}
         if is_ours and conv.takes_call(x, edge_index, next(iter(values.values()), None)):
             # A native layer normalises by the whole batch. What GINConv calls is not its own.
@@ -162,7 +163,7 @@ class Tracing:
 
 
 class Call:
-    """One call of a model, which runs the graph that fits it."""
+    """One call of an accelerated model. It runs the captured graph that fits."""
 
     def __init__(self, model: torch.nn.Module, tracing: Tracing, bound: Bound) -> None:
         self._model, self._tracing, self._bound = model, tracing, bound
@@ -174,7 +175,7 @@ class Call:
         self.shapes: list[tuple[int, ...]] = []  # of what Dynamo gets for them
 
     def arguments(self) -> dict[str, Any]:
-        """Returns the arguments for Dynamo, with stand-ins for rows that are read in place."""
+        """Returns the arguments for tracing, with stand-ins for rows that are read in place."""
         seen: set[int] = set()
         structure = self._bound.structure
         self.shapes.clear()
@@ -200,8 +201,9 @@ class Call:
         return {name: fill(name, one) for name, one in self._bound.arguments.items()}
 
     def pattern(self) -> Any:
-        """Returns what a graph depends on that Dynamo does not see: what is known of each tensor,
-        the names of attributes and the modes of modules, and what takes gradients."""
+        """Returns the facts that a captured graph depends on, but TorchDynamo does not guard: what
+        the rows of each tensor stand for, attribute names and modes of modules, and what takes
+        gradients. A call with another pattern captures another graph."""
 
         def place(tree: Any) -> Any:
             if isinstance(tree, ArgumentTensor):
@@ -228,7 +230,8 @@ class Call:
         return function.capture(model.users_forward, model, arguments, described, run, trims, oblivious)
 
     def look(self, function: CapturedFunction, look: Callable[..., Any], exact: bool = False) -> str | None:
-        """Shows ``look`` the captured graph, without a run. Returns why there is none, or None."""
+        """Calls ``look`` with the captured graph, without a run. Returns why there is none, or
+        None."""
 
         def run(captured: Captured, values: Sequence[Any]) -> Any:
             look(captured, values)
@@ -321,8 +324,8 @@ class Call:
         ]
 
     def check(self, graph: Graph, inputs: Sequence[Any]) -> str:
-        """Compares the program of a new graph with the graph itself, once or at every 2^k-th call,
-        and returns how they differ, or an empty text."""
+        """Compares a new program with the graph that it was made of, once or at every 2^k-th call.
+        Returns how they differ; empty if they do not."""
         graph.calls += 1
         again = self._tracing.check == "often" and graph.calls & (graph.calls - 1) == 0
         program = self._program(graph, inputs, seeds=self._bound.seeds is not None)
@@ -366,8 +369,8 @@ class Call:
         return found
 
     def _splits(self, graph: Graph, inputs: Sequence[Any]) -> bool:
-        """Returns whether gradients are computed for the rows of the seeds first: not if rows
-        depend on each other, once a loss used other rows, or if hooks wait for a whole gradient."""
+        """Returns whether the backward pass needs the rows of the seeds alone: not if rows depend
+        on each other, if a loss used other rows before, or if hooks wait for whole gradients."""
         return (
             torch.is_grad_enabled()
             and torch._C._autograd._top_saved_tensors_default_hooks(True) is None  # of a checkpoint, say
@@ -385,9 +388,8 @@ class Call:
         return list(found.values())
 
     def _with_seed_rows(self, graph: Graph, inputs: Sequence[Any]) -> Any:
-        """Returns all rows; None if every run drops others. The rows of the seeds are computed with
-        what the backward pass needs, and the others are values only. If a gradient of these
-        arrives, all are computed once more for it."""
+        """Returns all rows, of which only those of the seeds are stored for the backward pass. If a
+        gradient for another row arrives, all are computed again. None if dropout then differs."""
         before, state = torch.get_rng_state(), _state(self._model)
 
         def every() -> Any:
@@ -421,7 +423,7 @@ class Call:
 
 
 class _SeedRows(torch.autograd.Function):
-    """Puts the rows of the seeds, [S, C] with their gradient, above ``values``, [N, C]."""
+    """Writes the seeds' rows [S, C], which have a gradient, over the first of ``values`` [N, C]."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, seeds: Tensor, *others: Any) -> Tensor:
@@ -470,7 +472,7 @@ def _share_memory(one: Tensor, other: Tensor) -> bool:
 
 
 def first_rows(one: Any, axis: Any, bound: Bound) -> Any:
-    """Returns the rows of the seeds of rows of nodes, if they alone are wanted."""
+    """Returns the rows of the seeds, if ``one`` has a row per node and these alone are wanted."""
     if bound.seeds is None or not isinstance(axis, Nodes) or axis.name not in bound.seeds:
         return one
     count = bound.seeds[axis.name]

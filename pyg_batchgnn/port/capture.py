@@ -35,11 +35,11 @@ from pyg_batchgnn.port.recording import WHOLE, Axis, BatchEdges, Edges, Refusal,
 
 
 class Miss(BaseException):
-    """No captured graph fits a call. It passes the user's ``except Exception``."""
+    """No captured graph fits a call. A user's ``except Exception`` does not catch it."""
 
 
 class Done(BaseException):
-    """A graph was captured and looked at. It is not run, so that nothing has an effect yet."""
+    """A graph was captured and looked at, and shall not run, so that nothing has an effect."""
 
 
 #: Is called with a graph and the values of its placeholders, and returns those of its outputs.
@@ -56,7 +56,7 @@ _local = _Local()
 
 @dataclass
 class Captured:
-    """An FX graph that Dynamo captured, which is called with the values of its placeholders."""
+    """An FX graph that TorchDynamo captured. It is called with the values of its placeholders."""
 
     module: torch.fx.GraphModule  # the graph
     #: of each placeholder, what its source stands for: an argument or a number of it, as the
@@ -89,8 +89,8 @@ Forward = Callable[[Any], Callable[..., Any]]
 def run_graph(
     captured: Captured, values: Sequence[Any], model: Any, forward: Forward = lambda module: module
 ) -> list[Any]:
-    """Returns the outputs of a graph for the values of its placeholders. ``forward``: what is
-    called of a module that is a leaf; the module itself by default."""
+    """Returns the outputs of a graph for the values of its placeholders. ``forward``: returns what
+    is called for a leaf module; by default the module."""
     grads = torch.is_grad_enabled()
     try:
         return list(_AsItIs(captured.module, model, forward).run(*values, enable_io_processing=False))
@@ -143,14 +143,14 @@ def axis_of(value: Any, known: Mapping[str, Axis]) -> Axis:
 
 
 def axes_by_size(captured: Captured) -> dict[torch.fx.Node, Axis]:
-    """Returns what the rows of each tensor in the result are, as far as the symbols tell."""
+    """Returns what the rows of each result tensor stand for, if their number's symbol tells."""
     known = symbols(captured)
     nodes = (one for one in captured.module.graph.nodes if one.target is RETURNED)
     return {one: axis_of(one.meta.get("example_value"), known) for one in nodes}
 
 
 class _WrittenError(Exception):
-    """A ``forward`` writes to leaves, whose ids this holds."""
+    """A ``forward`` writes to leaf modules; ``found`` holds their ids."""
 
     def __init__(self, found: set[int]) -> None:
         super().__init__("it writes to layers")
@@ -170,7 +170,7 @@ class Capture:
     sizes: list[tuple[Any, Any]] = field(default_factory=list)
 
     def watched(self) -> AbstractContextManager[None]:
-        """Notes what Dynamo makes of each number of sizes that the call computes or decides by."""
+        """Notes TorchDynamo's expression for each size that the call computes or compares."""
         from torch._dynamo.variables.tensor import SymNodeVariable
         from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
@@ -188,7 +188,7 @@ class Capture:
         return leaves.in_place({(SymNodeVariable, "__init__"): make, (ShapeEnv, "evaluate_sym_node"): decide})
 
     def check_writes(self) -> None:
-        """Raises _WrittenError if ``forward`` writes to leaves, or to parts of them."""
+        """Raises _WrittenError if ``forward`` writes to leaf modules or parts of them."""
         from torch._dynamo.symbolic_convert import InstructionTranslator
 
         effects = InstructionTranslator.current_tx().output.side_effects
@@ -207,7 +207,8 @@ class Capture:
             raise _WrittenError(found)
 
     def place(self, source: Any) -> Any:
-        """Returns the argument, or part of the model, that a source of Dynamo's names, or None."""
+        """Returns the argument or part of the model that TorchDynamo's source stands for, or
+        None."""
         try:
             name = source.name() if callable(source.name) else source.name
             return eval(name, {}, {"L": {"model": self.model, "arguments": self.arguments}})
@@ -225,8 +226,8 @@ _BY_LAYOUT = {"is_contiguous", "stride", "guard_or_false", "guard_or_true", "sta
 
 
 def _check_code(capture: Capture) -> Collection[str]:
-    """Returns the names that a ``forward`` reads. Raises Refusal if it reads what Dynamo follows
-    but does not guard."""
+    """Returns the names that the user's code reads. Raises Refusal if a value is read of which
+    TorchDynamo does not guard the changes."""
     names: dict[str, str] = {}
     files: set[str] = set()
     for code in torch._guards.TracingContext.get_traced_code() or ():
@@ -281,14 +282,15 @@ def _backend(module: torch.fx.GraphModule, _: Any) -> Captured:
 
 
 def _sizes_in(value: Any) -> list[tuple[Any, Any]]:
-    """Returns the sizes in a value that have symbols: their expressions and what they are now."""
+    """Returns (expression, value in this call) of all symbolic sizes in a value."""
     sizes = [size for one in leaves_of(value) for size in getattr(one, "shape", (one,))]
     kinds = torch.SymInt, torch.SymBool, torch.SymFloat
     return [(one.node.expr, one.node.hint) for one in sizes if isinstance(one, kinds)]
 
 
 def _are_right(sizes: Iterable[tuple[Any, Any]], environment: Any) -> bool:
-    """Returns whether expressions of sizes, which Dynamo takes to be positive, are right."""
+    """Returns whether the expressions give the sizes of this call, of which some may be 0.
+    TorchDynamo takes sizes to be positive."""
     import sympy  # type: ignore[import-untyped]
 
     values = getattr(environment, "backed_var_to_val", None) or getattr(environment, "var_to_val", {})
@@ -302,7 +304,7 @@ def _branches(environment: Any) -> list[tuple[str, set[str]]]:
 
 
 def _is_always(guard: Any) -> bool:
-    """Returns whether a comparison of one size comes out alike for all sizes from 2 on."""
+    """Returns whether a comparison of one size has the same outcome for all sizes from 2 on."""
     import sympy
 
     if len(guard.free_symbols) != 1 or isinstance(guard, sympy.Eq):
@@ -360,12 +362,9 @@ def _call(forward: Any, model: Any, arguments: Any) -> Any:
 
 
 class CapturedFunction:
-    """A function of a model and its arguments, with the graphs that Dynamo captured of it.
-
-    Each has a code object of its own, so that neither other models' graphs nor those of the user's
-    own ``torch.compile`` count for it; and a name of its own, by which Dynamo remembers the numbers
-    that changed.
-    """
+    """A function of a model and its arguments, with the graphs that TorchDynamo captured of it. It
+    has its own code object, so that graphs of other models and of the user's ``torch.compile`` do
+    not count, and its own name, by which TorchDynamo remembers numbers that changed."""
 
     _made = itertools.count()
 
@@ -392,10 +391,10 @@ class CapturedFunction:
         trims: Sequence[type[torch.nn.Module]] = (),
         oblivious: bool = False,
     ) -> Any:
-        """Captures a call, and calls the graph as `run` does. ``described``: the arguments, with a
-        description in the place of each tensor and number that the graph's places name.
-        ``oblivious``: sizes of 0 and 1 are as any others, else constants of the graph. Raises
-        `Refusal` if Dynamo cannot see what the function does, and `Miss` if it is turned off."""
+        """Captures a call, and runs the graph as `run` does. ``described``: the arguments with an
+        `ArgumentTensor` for each tensor and a `Count` for each number of rows. ``oblivious``: sizes
+        of 0 and 1 are treated as others, else they are constants of the graph. Raises `Refusal` if
+        TorchDynamo cannot trace the function, and `Miss` if it is turned off."""
         import torch.fx.experimental._config as shapes
 
         known = {name: one for name, one in _SETTINGS.items() if hasattr(torch._dynamo.config, name)}

@@ -35,7 +35,7 @@ _MOST_ELEMENTS = 1 << 24
 
 
 def difference(trial: Trial, structure: Structure) -> str | None:
-    """Returns how the rows or gradients of a program differ from those of its graph, or None."""
+    """Returns how a program's rows or gradients differ from its graph's; None if they do not."""
     generator = torch.random.get_rng_state()
     try:
         small = list(small_batches(structure, trial.random))
@@ -51,7 +51,7 @@ def difference(trial: Trial, structure: Structure) -> str | None:
 
 
 class _NoReferenceError(Exception):
-    """The graph itself fails on a part of a batch, or in float64."""
+    """The captured graph itself fails on a part of the batch, or in float64."""
 
 
 class _WithoutDropout(TorchFunctionMode):
@@ -245,7 +245,7 @@ class SmallBatch:
 
 
 def small_batches(structure: Structure, random: torch.Generator) -> Iterator[SmallBatch]:
-    """Yields parts of a batch, of different sizes; in a sample's last a node is a seed twice."""
+    """Yields small parts of a batch, in several sizes; a sample's last has a seed node twice."""
     for number in range(2):
         if isinstance(structure, SampledBatch):
             yield _sampled(structure, number, random)

@@ -57,8 +57,8 @@ class Frame:
 
 
 def run(frame: Frame, inputs: Sequence[Any], copies: Copies) -> list[Any]:
-    """Returns the outputs of the graph. ``inputs``: the values of its placeholders. ``copies``:
-    those of nodes, whose rows are computed once."""
+    """Returns the outputs of the graph. ``inputs``: the values of its placeholders. ``copies``: the
+    nodes that the batch holds several times."""
     program = frame.program
     frame.values.update(zip(program.recording.inputs, inputs, strict=True))
     rows = copies.rows(program.recording, program.shared, inputs) if program.shared else {}
@@ -77,8 +77,8 @@ def run(frame: Frame, inputs: Sequence[Any], copies: Copies) -> list[Any]:
 
 
 def _share(frame: Frame, number: int, distinct: Frame | None, copies: Copies) -> None:
-    """Counts the rows of a value that copies may share. If it was computed for distinct nodes,
-    others get its rows spread, once they read them."""
+    """Counts the rows of a value for `encoded_rows`. If they were computed once per distinct node,
+    all copies get theirs when they are read."""
     axis: Any = frame.program.axes[number]
     hops = frame.program.need[number]
     count = computed = frame.rows(axis, hops)
@@ -99,7 +99,7 @@ def _value(frame: Frame, leaf: Any, hops: int | None) -> Any:
 
 
 def take(frame: Frame, ref: Ref, hops: int, *, in_place: bool = False) -> Any:
-    """Returns the rows of a value up to some hops. ``in_place``: a `RowView` will do."""
+    """Returns a value's rows up to ``hops``. They may be a `RowView` only if ``in_place``."""
     value = frame.values[ref.number]
     axis = frame.program.axes[ref.number]
     if callable(value) and not isinstance(value, Tensor):
@@ -169,7 +169,7 @@ def _rate(frame: Frame, step: ProgramStep) -> float:
 
 
 def _ending(frame: Frame, step: ProgramStep, shape: Sequence[int]) -> dict[str, Any]:
-    """Returns the arguments of an operator that applies the ReLU and the dropout of a step."""
+    """Returns the arguments of an operator for the ReLU and the dropout that follow a step."""
     drop, key, node = _rate(frame, step), 0, None
     axis = frame.program.axes[step.result]
     if step.dropout is not None and drop > 0.0:
@@ -182,7 +182,7 @@ def _ending(frame: Frame, step: ProgramStep, shape: Sequence[int]) -> dict[str, 
 
 
 def _end(frame: Frame, step: ProgramStep, x: Any, *, in_place: bool) -> Any:
-    """Applies the ReLU and the dropout of a step. ``in_place``: x may be overwritten."""
+    """Applies the ReLU and the dropout that follow a step. ``in_place``: x may be overwritten."""
     if not isinstance(x, Tensor):
         return x
     ending = _ending(frame, step, x.shape)
@@ -231,7 +231,7 @@ def _multiply(frame: Frame, step: ProgramStep, module: Any) -> Tensor:
 
 
 def _add_up(frame: Frame, step: ProgramStep) -> tuple[Tensor, bool]:
-    """Returns the sum of convolutions and linear layers, and whether ReLU and dropout are in it."""
+    """Returns a sum of convolutions and linear layers, and whether ReLU and dropout are applied."""
     rows = frame.rows(frame.program.axes[step.call.results[0]], step.hops)
     own: Any = None
     own_ref: Any = None
@@ -313,8 +313,8 @@ def _trimmed(frame: Frame, conv: Any, reads: Reads, hops: int) -> Tensor:
 
 
 def _ending_of_conv(frame: Frame, step: ProgramStep, training: bool) -> nn.Update | None:
-    """Returns the ReLU and the dropout that a convolution applies in its own pass, or None. The key
-    of that pass is the one of the first dropout in a layer, and it drops in training alone."""
+    """Returns the ReLU and dropout that a convolution applies itself, or None. It does so only in
+    training, and for the first dropout after it, whose key it has."""
     drop = _rate(frame, step)
     if step.dropout is not None and drop > 0.0 and (step.dropout[1] != 0 or not training):
         return None

@@ -31,10 +31,9 @@ Rows = Tensor | Sequence[Tensor]  # of all nodes, or of sources and of targets
 
 
 def whole_reason(conv: Module, x: Rows | None = None, trims: Collection[type[Module]] = ()) -> str | None:
-    """Returns why a layer must compute all rows, or None if `call_trimmed` may compute the first,
-    until somebody changes options, parts, hooks or ``training``. A batch norm in a layer that takes
-    pairs sees the rows that are asked for. ``trims``: classes, of layers or of their parts, that
-    the user says may be trimmed. Of these, only aggregations and batch norms are looked at."""
+    """Returns why a layer must compute all rows; None if `call_trimmed` may compute the first ones,
+    as long as options, parts, hooks and ``training`` stay. ``trims``: classes of layers or parts
+    that the user declares safe; of these only aggregations and batch norms are checked."""
     kind = kind_of(conv)
     if kind in _WHOLE or not (kind in _LAYERS or kind in trims):
         return f"{kind.__name__} {_WHOLE.get(kind) or f'is not known; {how_to_name(conv)}'}"
@@ -65,9 +64,9 @@ def call_trimmed(
 ) -> Tensor:
     """Returns the first ``num_targets`` rows of the result of a layer without a `whole_reason`.
 
-    ``x``: the first rows of the input, [S, ...], or those of the sources and those of the targets.
-    ``edge_index``: [2, E], the in-edges of the first ``num_targets`` nodes, by target. Values are
-    those of these edges and of the first S nodes.
+    ``x``: the first S rows of the input, or (rows of sources, rows of targets). ``edge_index``: [2,
+    E], the in-edges of the first ``num_targets`` nodes, by target. ``edge_values``: of these edges.
+    ``node_values``: of the first S nodes.
     """
     if not isinstance(x, Tensor):
         return conv((x[0], x[1][:num_targets]), edge_index=edge_index, **(edge_values or {}))
@@ -186,7 +185,7 @@ def is_users(conv: Module) -> bool:
 
 
 def how_to_name(conv: Module) -> str:
-    """Returns what to write for a layer that may be trimmed, though nobody sees it."""
+    """Returns how the user can declare a layer safe in ``trims``."""
     return (
         f"if each row depends on its own input and its in-edges alone, name it in accelerate(model, "
         f"trims=[{kind_of(conv).__name__}])"
@@ -229,7 +228,7 @@ def _why_by_state(conv: Any) -> str | None:
 
 
 def is_hooked(module: Any) -> bool:
-    """Returns whether somebody waits for a module to be called, but for what finds lazy widths."""
+    """Returns whether a module has hooks, other than PyG's for lazy widths."""
     lazy = [getattr(vars(module).get(name), "id", None) for name in ("_hook", "_initialize_hook")]
     after = (module._forward_hooks, module._backward_hooks, module._backward_pre_hooks)
     before = any(hook not in lazy for hook in module._forward_pre_hooks)
@@ -363,8 +362,8 @@ def is_pygs(files: Sequence[str]) -> bool:
 
 
 def reason_of_own(recording: Recording, result: int, begin: Collection[int]) -> str | None:
-    """Returns why messages must be passed for all rows, in a clause, or None. ``result``: what
-    ``propagate`` returned, whose calls were captured. ``begin``: what it was called with."""
+    """Returns why the messages of a user's layer must be passed for all rows, as a clause, or None.
+    ``result``: the value that ``propagate`` returned. ``begin``: the values given to it."""
     makers = {number: call for call in recording.calls for number in call.results}
     seen, open_ones = set(begin), [result]
     while open_ones:

@@ -50,7 +50,7 @@ from pyg_batchgnn.types import NewRows, OwnedNodes, Relation, Schema
 
 
 class LayerwiseError(ValueError):
-    """A model cannot be computed layer by layer, each node by itself."""
+    """A model cannot be computed layer by layer, with each node by itself."""
 
     def __init__(self, fact: str, remedy: str = "call the model on the whole graph") -> None:
         super().__init__(f"{fact}; {remedy}")
@@ -64,31 +64,31 @@ def inference(
     scratch: str | Path | None = None,
     edge_values: Sequence[str] = (),
 ) -> Any:
-    """Returns the output of a model for all nodes, layer by layer, each node once from all its
+    """Returns the output of a model for all nodes, layer by layer: each node once, from all its
     neighbours. Collective over ranks.
 
     >>> inference(accelerate(model), loader).shape  # a row for each node of the graph
     torch.Size([100, 3])
 
     Args:
-        model: one that `accelerate` made fast. Its ``forward`` takes rows, edges and what its
-            further parameters name of the data's edges (``edge_attr``, ``edge_weight_dict``), and
-            computes every row by itself but for its convolutions.
+        model: a model after `accelerate`. ``forward`` takes rows, edges, and attributes of the
+            data's edges by name (``edge_attr``, ``edge_weight_dict``). Everything but convolutions
+            must compute each row by itself.
         loader: a loader of this package, of any fanouts and seed nodes.
-        memory_budget: bytes (or a text like "2GiB") of the pieces that are computed at once, and of
-            the rows of layers; chosen where None.
+        memory_budget: bytes (or a text like "2GiB") for the nodes computed at once and the rows of
+            layers; None chooses.
         progress_bar: shows the progress.
-        scratch: the folder of rows that do not fit; see `AllNodes`.
-        edge_values: parameters with a default that values of edges are given to as well.
+        scratch: the folder of rows that do not fit memory; see `AllNodes`.
+        edge_values: parameters with a default value that get attributes of edges, too.
 
     Returns:
-        What ``forward`` returns, with [n, C] rows of the nodes that this process owns. Where they
-        do not fit, the tensors are mapped from files that are gone with them.
+        What ``forward`` returns, with [n, C] rows of the nodes that this process owns. Tensors that
+            do not fit memory are mapped from files that vanish with them.
 
     Raises:
         TypeError: the model was not accelerated, or ``loader`` is none of this package.
-        LayerwiseError: something in the model looks at other rows, waits to be called, or was not
-            captured; a ValueError.
+        LayerwiseError: a ValueError: a part of the model mixes rows, has hooks, or was not
+            captured.
     """
     if not isinstance(model, TracedModel):
         raise TypeError(
@@ -115,7 +115,7 @@ _Names = Mapping[int, tuple[str, RelationName]]
 def _some_call(
     model: TracedModel, schema: Schema, nodes: OwnedNodes, edge_values: Sequence[str]
 ) -> tuple[Call, _Names]:
-    """Returns a call with a few nodes and edges: the first nodes of each type, twice as sources."""
+    """Returns a call to trace: the first few nodes of each type, with some edges between."""
     plain = schema.is_plain
     names = [None] if plain else schema.node_types
     relations: Sequence[RelationName] = [None] if plain else schema.relations
@@ -322,7 +322,7 @@ class _Layers:
                 yield call, module_of(call, self._model), axis.relation or self._schema.relations[0]
 
     def _weights(self, level: int) -> dict[Relation, str]:
-        """Returns the weights by which the `GCNConv` of each relation normalises."""
+        """Returns the name of the edge weights by which each relation's `GCNConv` normalises."""
         found: dict[Relation, str | None] = {}
         for call, conv, relation in self._convolutions(level):
             if not isinstance(conv, nn.GCNConv) or not conv.normalize:
@@ -335,7 +335,7 @@ class _Layers:
         return {relation: name for relation, name in found.items() if name is not None}
 
     def convs(self, level: int) -> dict[Relation, torch.nn.Module]:
-        """Returns the convolution of each relation in a layer; of several, a `GCNConv`."""
+        """Returns a convolution of each relation in a layer; of several the `GCNConv`."""
         found: dict[Relation, torch.nn.Module] = {}
         for _, module, only in self._convolutions(level):
             for relation, conv in (module.convs if hasattr(module, "convs") else {only: module}).items():
@@ -379,7 +379,7 @@ class _Layers:
         return isinstance(self._program.axes[number], Nodes)
 
     def _table(self, frame: Frame, level: int, name: TypeName, otherwise: Tensor) -> Tensor:
-        """Returns the rows that sources of the next layer are read from, side by side."""
+        """Returns the rows that the next layer reads of a type's sources, columns side by side."""
         numbers = self._sources.get(level, {}).get(name, [])
         found = [take(frame, Ref(one), 0) for one in numbers]
         if any(one.dim() != 2 for one in found):
@@ -481,7 +481,7 @@ _USES_SIZES = "inference computes nodes in pieces, but forward uses numbers of n
 
 
 class _Piece:
-    """A piece of all nodes: its targets are of hop 0, its other sources of hop 1."""
+    """Some nodes of a graph as a batch of one hop: targets are of hop 0, other sources of hop 1."""
 
     hops = 1
 

@@ -36,7 +36,7 @@ _names: dict[type, tuple[str, ...]] = {}
 
 
 class _Now(threading.local):
-    """What this thread captures."""
+    """The modules that this thread captures."""
 
     modules: Mapping[int, torch.nn.Module] | None = None  # those of the model, by their ids
     written: Collection[int] = ()  # the ids of those that are no leaves
@@ -53,9 +53,8 @@ _OF_ONE = (
 
 
 def kind_of_leaf(module: torch.nn.Module, trims: Sequence[type[torch.nn.Module]] = ()) -> str | None:
-    """Returns how the calls of a module are captured: as those of a "conv", of a module of "one"
-    tensor, or, in a layer of the user's own, as those of its "propagate"; None for a module whose
-    ``forward`` is captured call by call."""
+    """Returns how a module is captured as one step: as "conv", "one" (of one tensor) or "propagate"
+    (the messages of a user's layer); None if its ``forward`` is traced."""
     if isinstance(module, MessagePassing):
         users = foreign.is_users(module) and not isinstance(module, tuple(trims))
         return "propagate" if users else "conv"
@@ -66,7 +65,7 @@ def kind_of_leaf(module: torch.nn.Module, trims: Sequence[type[torch.nn.Module]]
 
 @dataclass(frozen=True)
 class Leaf:
-    """A call of a leaf, as the operator's arguments tell it."""
+    """A call of a module that is captured as a single step."""
 
     module: int  # the id of the module
     args: tuple[Any, ...]
@@ -98,7 +97,7 @@ _LEARNS = torch.zeros((), requires_grad=True)
 
 @torch._dynamo.assume_constant_result  # type: ignore[untyped-decorator]
 def _learns(number: int) -> bool | None:
-    """Returns whether a leaf has parameters that take gradients; None of what is no leaf."""
+    """Returns whether a leaf module has parameters with gradients; None if it is no leaf."""
     module = None if now.modules is None or number in now.written else now.modules.get(number)
     if module is None or all((type(module), one) not in _originals for one, _ in _FORWARDS.values()):
         return None
@@ -172,9 +171,8 @@ _OURS = [function for _, function in _FORWARDS.values()]
 def as_leaves(
     modules: Mapping[int, torch.nn.Module], written: Collection[int], trims: Sequence[type[torch.nn.Module]]
 ) -> Iterator[None]:
-    """Puts the functions above in the place of the ``forward`` of leaves, which Dynamo reads. A
-    call in another thread goes to the original. ``modules``: those of the model, by their ids.
-    ``written``: the ids of those that are no leaves."""
+    """Replaces the ``forward`` of leaf modules for the tracer, in this thread alone. ``modules``:
+    the modules of the model by id. ``written``: the ids of those that are no leaves."""
     functions: dict[tuple[type, str], Any] = {}
     for module in modules.values():
         kind, how = type(module), kind_of_leaf(module, trims)
@@ -257,8 +255,9 @@ def _small(module: torch.nn.Module, leaf: Leaf) -> Any:
 
 @contextmanager
 def calm(module: torch.nn.Module, keeps: Callable[[Any], bool] = lambda _: False) -> Iterator[None]:
-    """Sets a module to evaluation mode, without what it cached of other edges, for a block, which
-    changes neither a generator nor attributes. ``keeps``: whether a module in it keeps its mode."""
+    """Sets a module to evaluation mode for a block, and clears what it cached of other edges. Then
+    attributes and random generator are as before. ``keeps``: returns whether a part keeps its
+    mode."""
     before = [(vars(one), dict(vars(one))) for one in module.modules()]
     state = torch.get_rng_state()
     try:

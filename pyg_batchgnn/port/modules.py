@@ -29,8 +29,8 @@ _strided = torch.strided
 
 
 class Accelerated:
-    """The base of the classes that `accelerate` gives to modules of PyG and torch. They bear the
-    name of the class that they stand for. Files find them by their qualified name."""
+    """The base of the classes that `accelerate` gives to modules of PyG and torch. Each has the
+    name of the class that it replaces. Pickles find it by its qualified name."""
 
     stands_for: ClassVar[type[torch.nn.Module]]
 
@@ -45,8 +45,8 @@ def is_symbolic(*given: Any) -> bool:
 
 
 def traced(module: Any, given: Sequence[Any], named: Mapping[str, Any] | None = None) -> Any:
-    """Returns the proxy of a call of a module that ``torch.fx`` traces as one step. torch's own
-    tracer does so with torch's modules alone. If the module itself is traced, PyG's code is."""
+    """Returns the proxy for a call of a module that ``torch.fx`` traces as one step, which torch's
+    tracer does for torch's modules alone. If the module itself is traced, PyG's code is."""
     tracer: Any = next(one for one in given if isinstance(one, Proxy)).tracer
     if tracer.root is module:
         return module.stands_for.forward(module, *given, **(named or {}))
@@ -83,7 +83,7 @@ def are_plain_edges(edge_index: Any) -> bool:
 
 
 def fits(edge_index: Tensor, sources: int, targets: int) -> bool:
-    """Returns whether an `EdgeIndex` says no other numbers of nodes, which layers would take."""
+    """Returns whether an `EdgeIndex` has no other numbers of nodes than the rows say."""
     known = edge_index.sparse_size() if isinstance(edge_index, EdgeIndex) else (None, None)
     return all(one is None or one == count for one, count in zip(known, (sources, targets), strict=True))
 
@@ -108,8 +108,8 @@ def refuse_on_device(batch: Any) -> None:
 
 
 def seeds_of(batch: Any, nodes: int) -> int:
-    """Returns the ``batch_size`` of a batch of PyG's form. Raises TypeError or ValueError if it
-    says none, or one that cannot be. Of a `Batch` PyG makes it the number of graphs."""
+    """Returns ``batch_size`` of a batch of PyG's form. Raises TypeError or ValueError if it is
+    missing or impossible, as in a `Batch`, where it is the number of graphs."""
     if isinstance(batch, Batch) and "batch_size" not in batch:
         raise ValueError(
             f"a Batch of {batch.num_graphs} graphs has no seed nodes; call model(batch.x, batch.edge_index), "
@@ -134,7 +134,8 @@ CAPTURING: list[int] = []
 
 
 def is_traced() -> bool:
-    """Returns whether torch compiles, traces or transforms the call: native operators cannot."""
+    """Returns whether torch compiles, traces or transforms the call: native operators cannot
+    run."""
     # While one thread captures, torch says in every thread that it compiles.
     compiles = is_dynamo_compiling() or (
         is_compiling() and (not CAPTURING or CAPTURING[-1] == threading.get_ident())
@@ -143,8 +144,8 @@ def is_traced() -> bool:
 
 
 def takes(conv: nn.NativeConv, x: Any, edge_index: Any) -> bool:
-    """Returns whether a native convolution computes a call as PyG's would: not if somebody changed
-    what PyG's code would read or call. A `LayerGraph` comes from callers that looked before."""
+    """Returns whether a native convolution computes a call as PyG's: not if attributes or methods
+    that PyG's code uses were changed. Callers with a `LayerGraph` have checked before."""
     if isinstance(edge_index, nn.LayerGraph):
         return True
     if not are_plain_edges(edge_index) or is_traced() or _has_any_global_hook():
@@ -162,7 +163,7 @@ def takes(conv: nn.NativeConv, x: Any, edge_index: Any) -> bool:
 
 class AcceleratedPart(Accelerated):
     """A module of torch that `accelerate` made native. It stands before the native class among the
-    bases. Inputs that the native one does not take go to torch's ``forward``."""
+    bases. Inputs that the native class does not support go to torch's ``forward``."""
 
     def forward(self, input: Tensor, key: int | None = None, node: Tensor | None = None) -> Tensor:
         if is_symbolic(input):
@@ -200,7 +201,7 @@ class AcceleratedDropout(AcceleratedPart, nn.Dropout):
 
 
 class AcceleratedTrim(Accelerated, TrimToLayer):
-    """The step of PyG's models that leaves out rows and edges, which ``torch.fx`` takes as one."""
+    """PyG's step that trims rows and edges to a layer, which ``torch.fx`` traces as one step."""
 
     stands_for = TrimToLayer
 
@@ -247,7 +248,7 @@ class AcceleratedMLP(Accelerated, torch_geometric.nn.MLP):
 
 class AcceleratedConv(Accelerated, nn.NativeConv):
     """A convolution of PyG that `accelerate` made native. It stands before the native class among
-    the bases of each layer. Calls that the native layer does not take go to PyG's ``forward``."""
+    the bases. Calls that the native class does not support go to PyG's ``forward``."""
 
     stands_for: ClassVar[type[MessagePassing]]
 
@@ -270,7 +271,7 @@ class AcceleratedConv(Accelerated, nn.NativeConv):
         return takes(self, x, edge_index)
 
     def check_call(self) -> None:
-        """Looks at nothing, because `takes_call` did."""
+        """Checks nothing, since `takes_call` has."""
 
 
 class AcceleratedSAGEConv(AcceleratedConv, nn.SAGEConv):

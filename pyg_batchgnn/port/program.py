@@ -37,7 +37,7 @@ from pyg_batchgnn.port.structure import TypeName
 
 @dataclass(eq=False)
 class ProgramStep:
-    """One step of a program: a captured call, with what follows it in the same pass."""
+    """A step of a program: a captured call, with the ReLU and dropout that it ends with."""
 
     call: Call
     hops: int  # how far the rows are computed
@@ -70,12 +70,11 @@ class ProgramStep:
 
 
 class Program:
-    """A recording, with the rows that every value is computed for.
+    """The steps that compute a recording, with the hops up to which each value is computed.
 
-    ``seeds``: the output is wanted for the seeds' rows alone, else for all rows that ``forward``
-    returns. ``layerwise``: everything is computed for the nodes of hop 0 and the edges that lead
-    to them. Every convolution is given the rows of its sources. ``shared``: the values that copies
-    of a node share, where a batch has copies.
+    ``seeds``: ``forward``'s results are wanted for the seeds alone, else as it returns them.
+    ``layerwise``: each step computes nodes of hop 0 from the edges into them, for the inference of
+    all nodes. ``shared``: the values that are computed once for all copies of a node.
     """
 
     def __init__(
@@ -109,7 +108,7 @@ class Program:
         return axis.hops if isinstance(axis, (Nodes, Edges, BatchEdges)) else 0
 
     def _ask(self, tree: Any, hops: int | None = None) -> None:
-        """Asks for the rows of values up to some hops; for all rows where None."""
+        """Asks for the rows of values up to ``hops``; None for all rows."""
         for one in refs(tree):
             full = self.full(one)
             self.need[one] = full if hops is None else min(max(self.need.get(one, 0), hops), full)
@@ -149,7 +148,7 @@ class Program:
         return of_nodes and bool(axes) and all(isinstance(one, SeedIds) for one in axes)
 
     def is_by_row(self, model: torch.nn.Module) -> bool:
-        """Returns whether the rows of the seeds depend on no statistics of rows."""
+        """Returns whether no step of the seeds' rows takes statistics over rows."""
         for call in (one for step in self.steps for one in step.calls):
             fixed = all(isinstance(self.axes[one], Fixed) for one in call.results)
             by_row = call.by_row or call.message_passing is not None or fixed
@@ -160,8 +159,8 @@ class Program:
 
 @dataclass(frozen=True)
 class Reads:
-    """The arguments of a convolution. Sources and targets are a value, or several by name; the same
-    one where every target is a source."""
+    """The arguments of a convolution. ``sources`` and ``targets`` are a value, or several by name,
+    and the same if the targets are the first sources."""
 
     sources: Any
     targets: Any
@@ -190,7 +189,7 @@ _DROPOUTS = {torch.nn.functional.dropout, torch.dropout}
 
 
 def _fused(program: Program, model: torch.nn.Module) -> list[ProgramStep]:
-    """Returns the needed calls. ReLU and dropout join the step before if nobody else reads it."""
+    """Returns the needed calls as steps. ReLU and dropout join the step that only they read."""
     recording, need = program.recording, program.need
     readers: Counted[int] = Counted()
     for call in recording.calls:
@@ -239,7 +238,7 @@ def _operands(
     program: Program,
     model: torch.nn.Module,
 ) -> list[ProgramStep]:
-    """Returns the convolutions and linear layers that a sum, their only reader, adds up."""
+    """Returns the convolutions and linear layers that a sum adds, and that nothing else reads."""
     call = step.call
     if not call.by_row or call.target not in _ADDITIONS or call.kwargs or len(call.args) != 2:
         return []
@@ -294,7 +293,7 @@ def may_overwrite(call: Call, model: torch.nn.Module) -> bool:
 
 
 def rate_of(call: Call, model: torch.nn.Module, values: Mapping[int, Any]) -> float:
-    """Returns the probability of a dropout now. ``values``: of numbers that the graph computes."""
+    """Returns the probability of a dropout in this call. ``values``: of computed numbers."""
     module = module_of(call, model)
     if module is not None:
         return float(module.p) if module.training else 0.0  # type: ignore[arg-type]
@@ -310,7 +309,7 @@ def is_convolution(step: ProgramStep) -> bool:
 
 
 def reads_as_sources(step: ProgramStep) -> list[int]:
-    """Returns the values whose rows a step reads for other nodes than its targets."""
+    """Returns the values whose rows a step's convolutions read as sources."""
     calls = (call for call in step.calls if call.message_passing is not None)
     return [one for call in calls for one in refs(Reads.of(call).sources)]
 
@@ -318,8 +317,8 @@ def reads_as_sources(step: ProgramStep) -> list[int]:
 def shared_values(
     recording: Recording, model: torch.nn.Module, drops: frozenset[int], differ: frozenset[int]
 ) -> frozenset[int]:
-    """Returns the values that copies of a node share. ``drops``: the places of calls that drop
-    elements at random now. ``differ``: inputs that copies do not share."""
+    """Returns the values that can be computed once for all copies of a node. ``drops``: the places
+    of calls that drop elements now. ``differ``: inputs in which copies differ."""
     found = {one for one in recording.inputs if one not in differ and _types([one], recording)}
     calls: list[Call] = []
     for place, call in enumerate(recording.calls):
@@ -343,8 +342,7 @@ def _pays(call: Call, recording: Recording) -> bool:
 
 
 def _is_of_node(call: Call, recording: Recording, model: torch.nn.Module) -> bool:
-    """Returns whether a call computes each row from the same row of one type, whatever other rows
-    there are, and how many."""
+    """Returns whether a call computes each row of a type from the same row alone."""
     names = _types(refs((call.args, call.kwargs)), recording)
     same = len(names) == 1 and all(_types([one], recording) == names for one in call.results)
     if not call.by_row or call.writes or not same or _takes_statistics(call, model):
@@ -360,7 +358,7 @@ def _is_of_node(call: Call, recording: Recording, model: torch.nn.Module) -> boo
 
 
 def drops_now(call: Call, model: torch.nn.Module) -> bool:
-    """Returns whether a call drops elements at random now, or may do so."""
+    """Returns whether a call drops elements at random in this call, or may do so."""
     module: Any = module_of(call, model)
     if is_dropout(call, model):
         return bool(refs((call.args[1:], call.kwargs))) or rate_of(call, model, {}) != 0.0

@@ -21,8 +21,8 @@ from pyg_batchgnn.types import Relation
 
 
 class Refusal(BaseException):
-    """The reason why a ``forward`` cannot be captured: a clause that follows "because", with the
-    file and line. It passes the user's ``except Exception``."""
+    """The reason why a ``forward`` cannot be captured: a clause after "because", with file and
+    line. A user's ``except Exception`` does not catch it."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -55,7 +55,7 @@ class BatchEdges:
 
 @dataclass(frozen=True)
 class SeedIds:
-    """The local ids of seeds, which are the ends of the links of a batch."""
+    """Local ids of seeds, as the links of a batch hold them."""
 
     name: Any  # the relation of the links, or the type
 
@@ -67,7 +67,7 @@ class Fixed:
 
 @dataclass(frozen=True)
 class Whole:
-    """A value of any other kind. It is computed from whole inputs."""
+    """A value of any other kind, always computed whole."""
 
 
 #: What the rows of a value are.
@@ -81,7 +81,7 @@ Counter = tuple[str, Any, int]
 
 @dataclass(frozen=True)
 class Form:
-    """A sum of counters of a batch, each with a factor, and a constant."""
+    """A number as a sum of counts of the batch (nodes or edges of a hop) and a constant."""
 
     terms: frozenset[tuple[Counter, int]]  # the factors of the counters, without zeros
     constant: float = 0
@@ -105,7 +105,7 @@ class Form:
 
 
 class Count(int):
-    """A number that follows from the sizes of a batch."""
+    """A number that is computed from the sizes of a batch, such as a number of rows."""
 
     form: Form  # the sum of counters that it is
 
@@ -127,7 +127,7 @@ def form_of(axis: Axis) -> Form | None:
 
 
 def form_of_sum(target: Any, args: Sequence[Any]) -> Form | None:
-    """Returns the form of a sum or a difference of forms and constants; None of anything else."""
+    """Returns the form of a sum or difference of forms and constants; None for another function."""
     if len(args) == 1 and isinstance(args[0], (list, tuple)):
         args = args[0]
     numbers = [one for one in args if type(one) in (int, Count)]
@@ -142,7 +142,7 @@ def form_of_sum(target: Any, args: Sequence[Any]) -> Form | None:
 
 
 def axis_cut(axis: Axis, form: Form | None) -> Axis | None:
-    """Returns the axis of the first ``form`` rows of a value; None if that is no prefix by hop."""
+    """Returns what the first ``form`` rows of a value stand for; None if they end within a hop."""
     if form is None or not isinstance(axis, (Nodes, Edges, BatchEdges)):
         return None
     shorter = (replace(axis, hops=hops) for hops in range(axis.hops + 1))
@@ -151,7 +151,7 @@ def axis_cut(axis: Axis, form: Form | None) -> Axis | None:
 
 @dataclass(frozen=True)
 class Ref:
-    """A value of the recording, in the place of the tensor or the number."""
+    """Stands for the tensor or number that a call of the recording computes."""
 
     number: int
 
@@ -173,7 +173,7 @@ Judge = Callable[[torch.nn.Module, Any, Any, Mapping[str, Any]], "Way | str"]
 
 @dataclass
 class Call:
-    """A captured call. Its arguments hold a `Ref` for a value, a `Count` for what a form tells."""
+    """A captured call. Arguments hold a `Ref` for a computed value and a `Count` for a size."""
 
     target: Callable[..., Any] | ModuleCall
     args: tuple[Any, ...]
@@ -206,7 +206,7 @@ class Recording:
 
 
 def mapped(tree: Any, change: Callable[[Any], Any]) -> Any:
-    """Returns nested tuples, lists, dicts and slices with every leaf changed."""
+    """Returns nested tuples, lists, dicts and slices with ``change`` applied to every leaf."""
     if isinstance(tree, tuple):
         made = [mapped(one, change) for one in tree]
         if type(tree) in (tuple, torch.Size):
@@ -222,7 +222,7 @@ def mapped(tree: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def leaves_of(tree: Any) -> Iterator[Any]:
-    """Yields the leaves in the order in which `mapped` changes them."""
+    """Yields the leaves of nested tuples, lists, dicts and slices, in the order of `mapped`."""
     if isinstance(tree, (tuple, list)):
         for one in tree:
             yield from leaves_of(one)

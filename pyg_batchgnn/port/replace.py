@@ -25,12 +25,9 @@ from pyg_batchgnn.port.traced import TracedModel, traced_class
 
 
 class AcceleratedModel(Accelerated, TracedModel, BasicGNN):
-    """A model of PyG that `accelerate` made native.
-
-    It is called as PyG's model is, with the same results, or as ``model(batch)``. Weights and
-    features of edges that a batch holds are used only if they are given: ``model(batch,
-    edge_weight=batch.edge_weight)``.
-    """
+    """A model of PyG that `accelerate` made native. It is called as PyG's model, with the same
+    results, or as ``model(batch)``. Edge attributes of a batch are used only if they are given:
+    ``model(batch, edge_weight=batch.edge_weight)``."""
 
     stands_for: ClassVar[type[BasicGNN]]
     bound_names = ("x", "edge_index")
@@ -46,15 +43,14 @@ class AcceleratedModel(Accelerated, TracedModel, BasicGNN):
         scratch: str | Path | None = None,
         edge_values: Sequence[str] = (),
     ) -> Tensor:
-        """Returns the output of the nodes of this process, [n, out_channels], layer by layer.
+        """Returns the output for the nodes of this process, [n, out_channels], layer by layer.
 
-        ``memory_budget``, ``scratch`` and ``edge_values`` are those of `pyg_batchgnn.inference`.
-        Loaders other than this package's go to PyG's method, which takes ``device``,
-        ``embedding_device`` and ``cache``.
+        ``memory_budget``, ``scratch`` and ``edge_values`` are as in `pyg_batchgnn.inference`. PyG's
+        method is called for other loaders, with ``device``, ``embedding_device`` and ``cache``.
 
         Raises:
             TypeError: ``loader`` is no loader.
-            ValueError: what `pyg_batchgnn.inference` raises.
+            ValueError: as in `pyg_batchgnn.inference`.
         """
         if hasattr(loader, "all_nodes"):
             nn.check_cpu(device, embedding_device)
@@ -108,8 +104,8 @@ def concerns(module: Module) -> bool:
 
 
 def reason_against(module: Module, places: int) -> str | None:
-    """Returns the reason to leave a module that `concerns`, or None if it can be replaced.
-    ``places``: how often it occurs in the model."""
+    """Returns why a module that `concerns` accepts cannot be replaced; None if it can. ``places``:
+    how often it occurs in the model."""
     kind = type(module)
     if parametrize.is_parametrized(module):
         return "it has parametrisations"
@@ -159,50 +155,48 @@ def accelerate(
     check: str = "once",
     share_dropout: bool = False,
 ) -> Model:
-    """Makes a model fast, in place: its layers become native, and its ``forward`` is captured.
-
-    Replaced are `GraphSAGE`, `GCN`, `GIN` and `GAT` of PyG's models, and in any module `SAGEConv`,
-    `GraphConv`, `GCNConv`, `GINConv`, `GINEConv`, `NNConv`, `GATConv`, `GATv2Conv`,
-    `TransformerConv`, `MLP`, ``BatchNorm1d`` (also inside PyG's `BatchNorm`), ``ReLU`` and
-    ``Dropout``.
-    Models that PyG's `to_hetero` made keep their graph, and their modules are replaced one by one.
-    Parameters are the same objects, so an optimizer that was made before still works. The keys of
-    the ``state_dict`` are the same. Lazy modules stay lazy.
-
-    The first call of a model captures ``forward`` with TorchDynamo, PyTorch's own tracer, which
-    guards what it read. From then on ``model(batch)`` computes the rows that the seeds need, and
-    ``model(x, edge_index)`` all rows in fewer passes. The arguments of ``forward`` come from the
-    batch by name. Rows and gradients of the rewritten graph are compared with those of the captured
-    one. What cannot be captured is called as before; a warning says where and why.
-
-    Modules with hooks or parametrisations, subclasses, instances that stand in several places and
-    options that native layers do not know are left as they are.
+    """Makes a model faster, in place: its layers become native, and its ``forward`` is captured.
 
     >>> model = accelerate(model)
     >>> for batch in loader:
     ...     out = model(batch)  # the rows of the seeds alone
     ...     loss = torch.nn.functional.cross_entropy(out, batch.y[: batch.batch_size])
 
+    Replaced are `GraphSAGE`, `GCN`, `GIN` and `GAT` of PyG's models, and in any module `SAGEConv`,
+    `GraphConv`, `GCNConv`, `GINConv`, `GINEConv`, `NNConv`, `GATConv`, `GATv2Conv`,
+    `TransformerConv`, `MLP`, ``BatchNorm1d`` (also inside PyG's `BatchNorm`), ``ReLU`` and
+    ``Dropout``. In models of PyG's `to_hetero` modules are replaced one by one. Parameters stay the
+    same objects, so that an optimizer made before still works. The keys of the ``state_dict`` are
+    the same. Lazy modules stay lazy.
+
+    The first call of a model captures ``forward`` with TorchDynamo, PyTorch's own tracer, which
+    guards the values it read. Then ``model(batch)`` computes the rows that the seeds need, and
+    ``model(x, edge_index)`` all rows in fewer passes. The arguments of ``forward`` are the batch's
+    attributes of the same names. The rewritten graph is compared with the captured one, in rows and
+    gradients. A part that cannot be captured is called as before; a warning says where and why.
+
+    Modules with hooks or parametrisations, subclasses, instances that stand in several places and
+    options that native layers do not know are left as they are.
+
     Args:
         model: the model, which is changed.
-        report: is called with what was replaced and what was left, for instance ``print``; and when
-            ``forward`` was captured, with how its calls are computed.
-        trims: classes of the user's own layers of which row i of the result depends on row i of the
-            input and on the in-edges of node i alone. They are computed for the first rows.
-        rows: "seeds" if a ``forward`` that takes the batch itself is asked for the rows of the
-            seeds alone; it returns all rows where None.
-        check: "often" compares rows and gradients again at the first, second, fourth, eighth, ...
-            call of each graph; "once" at the first alone. Where they differ, the model is called
-            plainly from then on, with a warning.
-        share_dropout: copies of a node in a batch (`encoded_rows`) are also computed once behind a
-            dropout, with one mask for all of them, until they differ.
+        report: a function, for instance ``print``. It is called with the replaced modules, and the
+            others with the reason; and again when ``forward`` is captured.
+        trims: classes of the user's own layers that may compute the first rows alone: row i of
+            their result depends on row i of the input and the in-edges of node i, nothing else.
+        rows: "seeds" lets a ``forward`` that takes the batch itself return the rows of the seeds
+            alone. None: all rows.
+        check: "once" compares rows and gradients in the first call of each captured graph, "often"
+            in call 1, 2, 4, 8, ... After a difference ``forward`` is called as it was before
+            `accelerate`, with a warning.
+        share_dropout: True lets copies of a node in a batch (see `encoded_rows`) have the same
+            dropout mask, so that they are computed once behind a dropout, too.
 
     Returns:
         The model itself.
 
     Raises:
-        TypeError: ``model`` is not a module, ``report`` cannot be called, or ``trims`` holds
-            something else than classes of modules.
+        TypeError: ``model`` is not a module, ``report`` no function, or ``trims`` no classes.
         ValueError: ``rows`` is neither None nor "seeds", or ``check`` neither "once" nor "often".
     """
     if not isinstance(model, torch.nn.Module):
@@ -246,7 +240,7 @@ def _trace(
 
 
 def _has_a_forward(module: Module) -> bool:
-    """Returns whether a user wrote a part over layers, captured alone if the model cannot be."""
+    """Returns whether a part with layers has a ``forward`` of the user's, to capture by itself."""
     of_users = not type(module).__module__.startswith(("torch.", "torch_geometric.", "pyg_batchgnn."))
     is_layer = isinstance(module, (MessagePassing, torch.nn.ModuleList, torch.nn.ModuleDict))
     return of_users and not is_layer and any(isinstance(one, MessagePassing) for one in module.modules())

@@ -30,7 +30,7 @@ class NotReplaced:
 
 @dataclass(frozen=True)
 class CallReport:
-    """A call in a model's ``forward``."""
+    """A call in a model's ``forward``, and for which rows it is computed."""
 
     place: str  # the file and line of the user's code
     what: str  # the module or the function
@@ -40,11 +40,13 @@ class CallReport:
 
 @dataclass(frozen=True)
 class ForwardReport:
-    """The way in which a model's ``forward`` is computed, for one pattern of arguments.
+    """How a model's ``forward`` is computed, for one pattern of arguments.
 
     Attributes:
+        name: the class of the model.
+        training: whether it is in training mode.
         calls: the calls that read rows of nodes; none if ``forward`` was not captured.
-        why: the reason why it was not captured and is called plainly, else empty.
+        why: the reason if ``forward`` was not captured and is called as it is, else empty.
     """
 
     name: str
@@ -65,10 +67,10 @@ class ForwardReport:
 
 @dataclass(frozen=True)
 class AccelerationReport:
-    """The modules of a model that were replaced, and those that were left with the reason.
+    """The report of `accelerate`: the modules that were replaced, and those left, with the reason.
 
     Attributes:
-        forward: how ``forward`` is computed; None before the first call, which records it.
+        forward: how ``forward`` is computed; None before the first call.
     """
 
     replaced: list[Replaced] = field(default_factory=list)
@@ -92,7 +94,7 @@ _log = logging.getLogger(__name__)
 
 
 def log_report(report: AccelerationReport) -> None:
-    """Writes a report to the logger of this module, at level INFO."""
+    """Logs a report at level INFO, to the logger "pyg_batchgnn.port.report"."""
     _log.info("%s", report)
 
 

@@ -83,8 +83,8 @@ DROPOUTS = _named(("dropout", "alpha_dropout", "feature_alpha_dropout", "feature
 def is_by_row(
     function: Any, args: Sequence[Any], kwargs: Mapping[str, Any], rows: HasRows, form: Form | None
 ) -> bool:
-    """Returns whether each row of the result follows from the same row of the arguments. ``rows``:
-    whether a tensor has these rows, whose number is ``form``; others are the same for any rows."""
+    """Returns whether each row of a function's result depends on the same row of its arguments
+    alone. ``rows``: returns whether a tensor has these rows. ``form``: their number."""
     given = tensors((args, kwargs))
     if not given or not args or (function in (torch.where, Tensor.where) and len(given) < 2):
         return False
@@ -144,7 +144,7 @@ def why_whole(function: Callable[..., Any]) -> str:
 
 
 def _broadcasts(given: Sequence[Tensor], rows: Callable[[Any], bool]) -> bool:
-    """Returns whether rows meet rows, and everything else is spread over them."""
+    """Returns whether rows meet the same rows, and other tensors broadcast over them."""
     most = max(one.dim() for one in given)
     for one in given:
         aligned = one.dim() == most
@@ -182,7 +182,7 @@ def _keeps_rows(index: Any, rows: Callable[[Any], bool]) -> bool:
 
 
 def _sets_in_rows(x: Any, index: Any, value: Any, rows: HasRows) -> bool:
-    """Returns whether a write sets something in each row: columns, or what a mask of rows says."""
+    """Returns whether a write sets columns of each row, or the elements of a mask of the rows."""
     dims = value.dim() if isinstance(value, Tensor) else 0
     if isinstance(index, Tensor):
         masks = rows(x) and rows(index) and index.dtype is torch.bool
@@ -285,13 +285,13 @@ _KEEPING = (
 
 
 def kind_of(module: torch.nn.Module) -> type[torch.nn.Module]:
-    """Returns the class that the user wrote, of a module that may have been made native."""
+    """Returns the class that the user knows of a module, which may have been made native."""
     return getattr(module, "stands_for", type(module))
 
 
 def module_rule(module: torch.nn.Module) -> str | None:
-    """Returns "row" for a module that computes each row by itself, "whole" for one that keeps rows
-    and looks at all of them, and None for one whose ``forward`` is captured call by call."""
+    """Returns "row" for a module that computes each row by itself, "whole" for one that mixes rows
+    but keeps their number, and None for one whose ``forward`` is traced."""
     kind = kind_of(module)
     if kind in BY_ELEMENT_MODULES or kind in LINEAR or kind in _BATCH_NORMS or kind in _OF_ROWS:
         return "row"
@@ -314,7 +314,7 @@ def module_rule(module: torch.nn.Module) -> str | None:
 
 
 def takes_row_statistics(module: torch.nn.Module) -> bool:
-    """Returns whether a module normalises by statistics of the rows that it is called with now."""
+    """Returns whether a module normalises by statistics of the rows in this call."""
     if not isinstance(module, torch.nn.modules.batchnorm._NormBase):
         return False
     return module.training or module.running_mean is None
@@ -366,7 +366,7 @@ def why_refused(function: Any) -> str:
 
 
 class _Generators(TorchDispatchMode):
-    """Watches for operators that draw from a generator."""
+    """Notices operators that draw from a random generator."""
 
     draws = False
 
@@ -428,8 +428,8 @@ for _function in vars(F).values():
 
 
 def out_of_place(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any] | None:
-    """Returns the function, and its arguments, that makes a new tensor where this one writes to its
-    first; None if it does not write."""
+    """Returns the function and arguments that compute as a new tensor what ``func`` writes into its
+    first argument; None if it does not write."""
     if func in _OPERATORS:
         return _OPERATORS[func], args, kwargs
     if func is operator.setitem:

@@ -37,7 +37,7 @@ class NodesByHop:
 
 @dataclass(frozen=True)
 class SampleKeys:
-    """The components of the keys of dropout in the layers of a sample."""
+    """The numbers from which the dropout keys of a sample's layers are made."""
 
     seed: int
     epoch: int
@@ -51,9 +51,9 @@ class SampleKeys:
 
 
 class PrefixEdges:
-    """The edges of a batch by destination, as `edge_index` orders them. Each layer takes a prefix
-    (design, section 3). ``targets``, ``sources``: the nodes of the two types that a relation joins.
-    ``keys``: what dropout is keyed by, if a loader of this process made the sample."""
+    """The edges of one relation in a batch, by destination. Each layer takes a prefix (design,
+    section 3). ``targets``, ``sources``: the nodes of the two types. ``keys``: for dropout, if a
+    loader of this process made the sample."""
 
     def __init__(
         self,
@@ -82,10 +82,10 @@ class PrefixEdges:
         return LayerHops(hops).sources(self.of_sources.per_hop)
 
     def graph(self, layer: int, hops: int, *, padded: bool, normalised_by: int | None = None) -> LayerGraph:
-        """Returns a layer, the same object on every call. ``layer``: its number for the keys of
-        dropout, from 1; 0 draws a key at each call. ``padded``: computes a row for each node of
-        these hops, not only for nodes that have edges. ``normalised_by``: the hops of the edges
-        whose degrees GCN takes; those of the layer where None."""
+        """Returns the edges of a layer: the same object for the same arguments. ``layer``: its
+        number in the keys of dropout, from 1; 0 draws a key at each call. ``padded``: True for a
+        row of each node up to ``hops``, not only of targets. ``normalised_by``: the hops of the
+        edges that GCN normalises by; None for ``hops``."""
         place = (layer, hops, padded, normalised_by)
         if place not in self._graphs:
             self._graphs[place] = self._graph(*place)
@@ -115,7 +115,7 @@ _prefixes: WeakKeyDictionary[HandedOut, PrefixEdges] = WeakKeyDictionary()
 
 
 def known_prefixes(edge_index: Tensor) -> PrefixEdges | None:
-    """Returns the layers of edges that a loader of this process handed out and nobody changed."""
+    """Returns the edges of a batch, if a loader here made it and nobody has changed it, or None."""
     sample = handed_out(edge_index)
     if sample is None:
         return None
@@ -131,8 +131,8 @@ def known_prefixes(edge_index: Tensor) -> PrefixEdges | None:
 def sorted_prefixes(
     edge_index: Tensor, sources: NodesByHop, targets: NodesByHop, edges_per_hop: Sequence[int]
 ) -> PrefixEdges | None:
-    """Returns the layers of other edges with the counts of a sample. None if the edges are not by
-    destination in the order of the nodes, or if the counts do not fit them."""
+    """Returns other edges that have a sample's counts by hop. None if they are not sorted by
+    destination, or do not fit the counts."""
     counts = {len(sources.per_hop), len(targets.per_hop)}
     if counts != {len(edges_per_hop) + 1} or sum(edges_per_hop) != edge_index.size(1):
         return None
@@ -150,8 +150,8 @@ def sorted_prefixes(
 
 
 def layer_edges(edge_index: Tensor, rows: int) -> LayerGraph | None:
-    """Returns the edges of one convolution that computes all ``rows`` rows, if a loader handed them
-    out, or if they are its first hops as PyG's ``trim_to_layer`` takes them; else None."""
+    """Returns the edges of one convolution that computes all ``rows`` rows, if they are a loader's,
+    or its first hops as PyG's ``trim_to_layer`` takes them; else None."""
     base = edge_index if edge_index._base is None else edge_index._base
     found = known_prefixes(base)
     if found is None or edge_index.data_ptr() != base.data_ptr() or edge_index.stride() != base.stride():
@@ -166,28 +166,26 @@ def layer_edges(edge_index: Tensor, rows: int) -> LayerGraph | None:
 
 
 class Structure(Protocol):
-    """The nodes of hops 0 to H, and the edges of hops 1 to H.
-
-    A graph whose hops are not known has H = 0: all nodes are of hop 0, and so are all edges.
-    """
+    """The numbers of nodes of hops 0 to H and of edges of hops 1 to H. If hops are unknown, H is 0
+    and all nodes and edges are of hop 0."""
 
     @property
     def hops(self) -> int: ...
 
     def counter(self, counter: Counter) -> int:
-        """Returns the number of nodes or edges of a hop."""
+        """Returns the number of nodes or edges of one hop."""
 
     def has(self, relation: RelationName) -> bool:
-        """Returns whether there are edges of a relation, which may be none."""
+        """Returns whether a relation is in the batch, even without edges."""
 
     def graph(self, relation: RelationName, layer: int, targets: int, edges: int, drops: bool) -> LayerGraph:
-        """Returns the edges of a convolution. ``layer``: its number for the keys of dropout, from
-        1. ``targets``: the hops of the nodes whose rows are computed. ``edges``: the hops of the
-        edges that it is called with. ``drops``: whether it drops elements now."""
+        """Returns the edges of a convolution. ``layer``: its number in the keys of dropout, from 1.
+        ``targets``: the hops of the nodes to compute. ``edges``: the hops of the edges given to it.
+        ``drops``: whether it drops elements in this call."""
 
     def dropout(self, name: TypeName, layer: int, place: int, rows: int) -> tuple[int, Tensor | None]:
         """Returns the key of a dropout, and the ids of its rows (None: row numbers). ``layer``: the
-        number of convolutions before it. ``place``: the number of dropouts before it since then."""
+        number of convolutions before it. ``place``: the number of dropouts since then."""
 
 
 def prefix(structure: Structure, kind: str, name: Any, hops: int) -> int:
@@ -195,8 +193,8 @@ def prefix(structure: Structure, kind: str, name: Any, hops: int) -> int:
 
 
 class DrawnKey:
-    """A number that is drawn from torch's generator once for some passes, if one of them drops. It
-    is added to the keys of a sample, so that every training pass drops other elements."""
+    """A number that is drawn from torch's generator once per training pass, if something drops. It
+    is folded into the keys of a sample, so that each pass drops other elements."""
 
     def __init__(self) -> None:
         self._drawn: int | None = None
@@ -209,7 +207,7 @@ class DrawnKey:
 
 @dataclass(frozen=True)
 class UnsampledGraph:
-    """A graph whose hops are not known. Dropout draws its keys from torch's generator."""
+    """A graph without known hops. Keys of dropout are drawn from torch's generator."""
 
     edge_index: Mapping[RelationName, Tensor]  # [2, E] by relation
     nodes: Mapping[TypeName, int]  # the number of nodes of each type
@@ -271,7 +269,7 @@ class SampledBatch:
 
 @dataclass(frozen=True)
 class InducedBatch:
-    """A native minibatch that is an induced subgraph: its edges are of no hops."""
+    """A native minibatch that is an induced subgraph, whose edges have no hops."""
 
     minibatch: SampledMinibatch
     drawn: DrawnKey
@@ -306,7 +304,7 @@ def sampled_batch(
     nodes_per_hop: Mapping[Any, Any],
     edges_per_hop: Mapping[Any, Any],
 ) -> SampledBatch | None:
-    """Returns a batch by its counts of nodes, by type, and edges, by relation; None if unfit."""
+    """Returns a batch from its counts by hop, of nodes and edges; None if they do not fit."""
     counts = (*nodes_per_hop.values(), *edges_per_hop.values())
     if not all(isinstance(one, list) and {*map(type, one)} <= {int} for one in counts):
         return None
@@ -340,7 +338,7 @@ _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by t
 
 @dataclass(frozen=True, eq=False)
 class CopiedNodes:
-    """The distinct nodes of one type, in the order in which a batch meets them."""
+    """The distinct nodes of one type in a batch, in the order of their first copies."""
 
     first: Tensor  # [D] int64, the place of the first copy of each, ascending
     row: Tensor  # [N] int64, which of them each node of the batch is
@@ -348,7 +346,7 @@ class CopiedNodes:
 
     @classmethod
     def of(cls, node: Tensor, per_hop: list[int], least: float) -> CopiedNodes | None:
-        """Returns those of [N] ids; None if fewer than ``least`` nodes are copies of one."""
+        """Finds the distinct nodes of [N] ids; None for less than ``least`` copies on average."""
         low, high = ops.extent(node) if node.numel() else (-1, -1)
         if low < 0:
             return None
@@ -362,8 +360,8 @@ class CopiedNodes:
         return cls(first, order.argsort()[place], ends.diff().tolist())
 
     def rows_of(self, value: Any) -> Any:
-        """Returns the rows of distinct nodes in an attribute of the first nodes of a batch; None if
-        those of two copies differ in a bit, or if it takes a gradient."""
+        """Returns an attribute's rows of the distinct nodes. None if the rows of two copies differ,
+        or the attribute takes a gradient."""
         if isinstance(value, nn.RowView):
             row = self.rows_of(value.row)
             return None if row is None else nn.RowView(value.table, row)
@@ -379,7 +377,8 @@ class CopiedNodes:
         return rows
 
     def spread(self, rows: Any, count: int) -> Any:
-        """Returns the rows of the first nodes of a batch: a view, or with a gradient a copy."""
+        """Returns the rows of the batch's first ``count`` nodes from rows of distinct nodes: a
+        view, or a copy if they have a gradient."""
         row = ops.prefix(self.row, count)
         if isinstance(rows, nn.RowView):
             return nn.RowView(rows.table, rows.row[row])
@@ -389,8 +388,7 @@ class CopiedNodes:
 
 
 def looked_up(table: Tensor, row: Tensor) -> Tensor:
-    """Returns ``table[row]``. With a gradient each row is the sum over one in-edge, whose backward
-    pass is that of layers."""
+    """Returns ``table[row]``. With a gradient each row is a sum over one in-edge, as in layers."""
     takes_gradient = torch.is_grad_enabled() and table.requires_grad
     if table.dtype not in FLOATS or row.dtype is not torch.int64 or not takes_gradient:
         return table.index_select(0, row)
@@ -399,8 +397,8 @@ def looked_up(table: Tensor, row: Tensor) -> Tensor:
 
 
 class Copies:
-    """The copies of nodes in a batch. ``ids``: by type, the ids of its nodes where they are known.
-    ``least``: how many copies a distinct node has at least on average, that they are shared."""
+    """The nodes that a batch holds several times. ``ids``: original ids by type, if known.
+    ``least``: copies per distinct node, on average, from which on rows are computed once."""
 
     def __init__(self, batch: Structure, ids: Mapping[TypeName, Any], least: float = LEAST_COPIES) -> None:
         self._batch, self._ids, self._least = batch, ids, least
@@ -417,7 +415,8 @@ class Copies:
         return self._nodes[name]
 
     def rows(self, recording: Recording, shared: frozenset[int], inputs: Any) -> dict[int, Any]:
-        """Returns, by number, the distinct rows of inputs with copies; None where copies differ."""
+        """Returns by number the distinct nodes' rows of inputs with copies; None if copies
+        differ."""
         found: dict[int, Any] = {}
         for number, value in zip(recording.inputs, inputs, strict=True):
             axis: Any = recording.axes[number]
@@ -431,7 +430,7 @@ class Copies:
         return found
 
     def distinct(self) -> Structure:
-        """Returns the batch with a row for each distinct node, of the types that have copies."""
+        """Returns the batch in which types with copies have their distinct nodes alone."""
         batch: Any = self._batch
 
         def of_type(name: TypeName, known: Any) -> Any:

@@ -30,8 +30,8 @@ _TOO_MANY = "it was captured {} times for other arguments and attributes"
 
 
 class TracedModel(torch.nn.Module):
-    """A user's model that `accelerate` traces, before the user's class. It is called as the user's
-    model is, with the same results, or as ``model(batch)``."""
+    """A user's model that `accelerate` traces. It stands before the user's class, and is called as
+    before, with the same results, or as ``model(batch)``."""
 
     stands_for: ClassVar[type[torch.nn.Module]]
     #: The parameters that a batch gives values to; all where None.
@@ -132,7 +132,7 @@ def _is_cut(result: Any) -> bool:
 @functools.lru_cache(maxsize=64)
 def _forward_of_sequential(names: tuple[str, ...]) -> Callable[..., Any]:
     """Returns a ``forward`` for a `Sequential` of PyG, as a function of it and its arguments. PyG
-    writes one for each instance, and puts it on the class, where that of another may stand."""
+    generates one per instance but puts it on the class, where another instance's may stand."""
 
     def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
         values, found = {**dict(zip(names, args, strict=False)), **kwargs}, None
@@ -149,7 +149,7 @@ def _forward_of_sequential(names: tuple[str, ...]) -> Callable[..., Any]:
 
 
 def _reduced(self: TracedModel, _: Any) -> Any:
-    """Returns what a copy or a file holds of a model: its class is made again from the user's."""
+    """Returns how a copy or pickle rebuilds a model: its class is made again from the user's."""
     state = self.__getstate__() if hasattr(self, "__getstate__") else None
     return _rebuild, (self.stands_for,), self.__dict__ if state is None else state
 
@@ -163,7 +163,7 @@ _classes: dict[type[torch.nn.Module], type[torch.nn.Module]] = {}
 
 
 def traced_class(kind: type[torch.nn.Module]) -> type[torch.nn.Module]:
-    """Returns the class that a user's model becomes. It bears the name of the user's class."""
+    """Returns the class of an accelerated model of class ``kind``, with the same name."""
     if kind not in _classes:
         body = {name: getattr(kind, name) for name in ("__doc__", "__module__", "__qualname__")}
         body |= {"stands_for": kind, "__reduce_ex__": _reduced}
@@ -179,8 +179,8 @@ class Plain:
 
 
 def run(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> Any:
-    """Computes a call by a captured graph, which is captured where there is none. Returns the
-    result, or a `Plain` where ``forward`` must be called plainly."""
+    """Runs the captured graph that fits a call, and captures one if there is none. Returns the
+    result, or a `Plain` if ``forward`` must be called as it is."""
     if any(map(must_be_called, (one for one in model.modules() if one is not model))):
         return Plain()
     if any(map(is_uninitialized_parameter, model.parameters())):
@@ -211,8 +211,8 @@ def run(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> Any:
 
 
 def _entry(tracing: Tracing, call: Call) -> Entry:
-    """Returns the graphs of a call. Graphs that treat a size of 0 as any other serve those sizes
-    for which ``forward`` does the same as for others; else these sizes have graphs of their own."""
+    """Returns the graphs of a call. Graphs that were captured without 0 among the sizes serve calls
+    with a 0 if ``forward`` does the same then; else these calls have their own graphs."""
     pattern, shapes = call.pattern(), enumerate(call.shapes)
     zeros = tuple((place, tuple(map(bool, shape))) for place, shape in shapes if 0 in shape)
     looked: Entry | None = None
@@ -228,9 +228,10 @@ def _entry(tracing: Tracing, call: Call) -> Entry:
 
 
 def encoded_rows(model: torch.nn.Module) -> dict[str | None, tuple[int, int]]:
-    """Returns of the last batch of an accelerated model, by node type (None of the only one), how
-    many rows it has, and how many were encoded: computed row by row from attributes of a node. They
-    are the distinct nodes. Types without copies, or without such a part, may have no entry.
+    """Returns how much work copies of nodes saved in the last batch of an accelerated model, by
+    node type (None for the only one): the number of rows with all copies, and the number computed.
+    Rows that are made from attributes of a node alone, as by an encoder, are computed once per
+    distinct node. Types without copies or such rows may be missing.
 
     >>> from torch_geometric.nn import Linear, SAGEConv, Sequential
     >>> layers = [(Linear(8, 8), "x -> x"), (SAGEConv(8, 3), "x, edge_index -> x")]
@@ -247,7 +248,8 @@ def encoded_rows(model: torch.nn.Module) -> dict[str | None, tuple[int, int]]:
 
 
 def learn_result(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> None:
-    """Learns what rows a result has after a plain call, which lazy modules or hooks needed."""
+    """Captures a call to learn which results have a row per node, after a call that could not be
+    traced because of lazy modules or hooks."""
     try:
         call = Call(model, tracing, bound)
         call.arguments()
@@ -261,15 +263,15 @@ def learn_result(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> None
 
 
 def must_be_called(module: torch.nn.Module) -> bool:
-    """Returns whether somebody waits for a module to be called, or changed what it calls. PyG calls
-    no hooks on messages while torch compiles."""
+    """Returns whether a module has hooks or was changed, so that its own ``forward`` must run. PyG
+    does not call hooks on messages while torch compiles."""
     hooked = isinstance(module, MessagePassing) and foreign.has_message_hooks(module)
     changed = isinstance(module, nn.NativeConv) and nn.as_made(module) is None
     return hooked or changed or nn.is_watched(module)
 
 
 def _check_classes(model: torch.nn.Module, tracing: Tracing) -> None:
-    """Forgets all graphs if a class of the user's got other methods, which Dynamo does not see."""
+    """Forgets all captured graphs if a user's class got other methods: no guard notices that."""
     kinds = {one for module in model.modules() for one in type(module).__mro__ if _is_users(one)}
     wrappers = (property, staticmethod, classmethod)
     now = {
@@ -290,8 +292,8 @@ def _is_users(kind: type) -> bool:
 
 
 def _cut(result: Any, bound: Bound, axes: Sequence[Axis] | None) -> Any:
-    """Returns the result of a plain call with the rows of the seeds, as a graph would. ``axes``:
-    what the rows of each tensor are; nothing is cut where None."""
+    """Cuts the result of an uncaptured call to the rows of the seeds, as a graph would. ``axes``:
+    what the rows of each tensor stand for; None cuts nothing."""
     if bound.seeds is None or axes is None or len(tensors(result)) != len(axes):
         return result
     each = iter(axes)

@@ -71,8 +71,8 @@ _ARITHMETIC |= {max, min, float, int, bool, round, abs, pow}
 
 
 def translate(captured: Captured, model: torch.nn.Module, judge: Judge) -> Recording:
-    """Returns the calls of a captured graph. ``judge``: tells how a convolution's first rows are
-    computed. Raises `Refusal` of what cannot be computed for other rows or in other steps."""
+    """Turns a captured graph into a recording of its calls. ``judge``: returns how a convolution
+    can compute its first rows alone. Raises `Refusal` if a call cannot be recorded."""
     try:
         return _Translator(captured, model, judge).found
     except Exception as error:  # what is not understood is not rewritten
@@ -81,7 +81,7 @@ def translate(captured: Captured, model: torch.nn.Module, judge: Judge) -> Recor
 
 
 class _Translator:
-    """Walks a graph. Every value has a number; beside it lies a tensor of its shape."""
+    """Walks through a captured graph. Every value has a number and an example tensor."""
 
     def __init__(self, captured: Captured, model: torch.nn.Module, judge: Judge) -> None:
         self.found, self._model, self._judge = Recording(), model, judge
@@ -113,8 +113,8 @@ class _Translator:
                 self._env[node] = self._step(node)
 
     def _new(self, value: Any, axis: Axis) -> Ref:
-        """Gives a number to a value of the graph, by its fake tensor or symbol. Where nothing else
-        tells, the symbol of a size does what it counts."""
+        """Numbers a value of the graph, given by its fake tensor or symbol. If nothing else tells
+        what its rows stand for, the symbol of their number does."""
         number = len(self.found.axes)
         axis = axis_of(value, self._symbols) if axis == WHOLE else axis
         self.found.axes.append(axis)
@@ -294,8 +294,8 @@ class _Translator:
         return made.tree
 
     def _of_stack(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Returns what a call takes of each place of a stack in front, as in ``stack(xs).sum(0)``,
-        row by row: as a sum, or of a stack of columns. None of other calls."""
+        """Rewrites a reduction of a stack along dimension 0, as ``stack(xs).sum(0)``, so that it
+        works row by row: as a sum, or along columns. Returns None for other calls."""
         parts = self._stacks.get(args[0].number) if func in _OF_STACKS and isinstance(args[0], Ref) else None
         if not parts or (*args[1:], *kwargs.values()) not in ((0,), ((0,),), ([0],)):
             return None
@@ -309,7 +309,7 @@ class _Translator:
         return self._function(func, (made.only(), 1), {})
 
     def _looks_up_ends(self, args: Any) -> bool:
-        """Returns whether a lookup that `_taken` knows is one of the ends of edges."""
+        """Returns whether a lookup takes rows of nodes by the sources or targets of edges."""
         table, index = self._axis(args[0]), args[-1]
         end = self._ends.get(self._by_id.get(id(index), -1))
         if end is None or not isinstance(table, Nodes):
@@ -319,7 +319,7 @@ class _Translator:
         return table.name == (source, target)[end] and table.hops >= edges.hops - end
 
     def _is_written_whole(self, number: int) -> bool:
-        """Returns whether a write is done as it is: its memory holds no rows and no input."""
+        """Returns whether a write may stay as it is: its memory holds neither rows nor an input."""
         if isinstance(self.found.axes[number], Fixed):
             return True
         storage = self._storages[number]
@@ -333,7 +333,8 @@ class _Translator:
             raise self._refusal("it writes to an input or a parameter")
 
     def _overwritten(self, old: int, new: int) -> None:
-        """Notes a write to a value and what it is a part of. Others in its memory are not read."""
+        """Notes that value ``new`` replaces ``old`` and the values that it is a view of. Other
+        values in the same memory must not be read any more."""
         storage, now = self._storages[old], {old: new}
         while old in self._views and (base := self._current(self._views[old][0])) not in self._poisoned:
             args = Ref(base), self._views[old][1], Ref(now[old])
@@ -349,7 +350,7 @@ class _Translator:
         self._now.update(now)
 
     def _slice_of(self, ref: Any, dim: Any, start: Any, length: Any) -> tuple[Any, Any] | None:
-        """Returns the arguments of the slice that a call of ``narrow`` takes; None of another."""
+        """Returns the slice that ``narrow`` takes, as (value, index); None for other calls."""
         if type(dim) is not int or start != 0 or isinstance(start, Ref) or isinstance(length, Ref):
             return None
         dim %= self._shapes[ref.number].dim()
@@ -383,8 +384,8 @@ class _Translator:
         return WHOLE, False
 
     def _taken(self, func: Any, args: Any, kwargs: Any) -> tuple[Axis, bool] | None:
-        """Returns the axis of a lookup ``table[index]`` with a number for each node, edge or seed;
-        None of anything else. A table of nodes by the ends of edges gives rows of edges."""
+        """Returns the axis of a lookup ``table[index]`` by node, edge or seed, and whether it is by
+        row; None for other calls. A lookup of nodes by the ends of edges has a row per edge."""
         if func in rules.INDEX_SELECTS and len(args) == 3:
             if type(args[1]) is not int or args[1] % args[0].dim() != 0:
                 return None
@@ -592,8 +593,8 @@ _SELECTS = {Tensor.__getitem__, operator.getitem, Tensor.unbind, torch.unbind, T
 
 
 def _shape(value: Any) -> Tensor | None:
-    """Returns a tensor of the shape of a fake one. Sizes that differ from batch to batch are those
-    of the captured one, but never 0 or 1, to which other rows would be spread."""
+    """Returns an example tensor of a fake tensor's shape, with the sizes of the captured batch.
+    Sizes that vary are never 0 or 1, which would broadcast."""
     if not isinstance(value, Tensor):
         return None
     sizes = []

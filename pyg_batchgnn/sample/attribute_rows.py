@@ -13,7 +13,7 @@ from pyg_batchgnn import ops
 
 
 class Placement(enum.Enum):
-    """The owner of one row in a minibatch's attribute tables."""
+    """What a row of a minibatch's attribute tables belongs to."""
 
     IN_PLACE = "in_place"  # a node of the graph: the tables are the user's own
     BLOCK = "block"  # a distinct node of the fetch group: its minibatches share the tables
@@ -22,7 +22,7 @@ class Placement(enum.Enum):
 
 @dataclass(frozen=True, eq=False)
 class AttributeRows:
-    """The attributes of a minibatch's nodes, or of its edges."""
+    """The attributes of a minibatch's nodes or edges: row ``row[i]`` of each table is node i's."""
 
     tables: Mapping[str, Tensor]  # attributes by name, [rows, ...] each
     # [n] int64, the row of each node or edge in every table; None if they are the rows in order.
@@ -31,12 +31,12 @@ class AttributeRows:
 
     @classmethod
     def in_place(cls, tables: Mapping[str, Tensor], ids: Tensor) -> AttributeRows:
-        """Returns whole tables, one row per node of the graph, which are read at ``ids``."""
+        """Returns attributes that are read at ``ids`` [n] int64 from the graph's whole tables."""
         return cls(tables, ids, Placement.IN_PLACE)
 
     def gather(self, name: str, rows: int | None = None) -> Tensor:
-        """Copies a table's rows of the first ``rows`` nodes or edges, of all by default. Codes are
-        decoded. Raises ValueError if the table has not the rows that are read."""
+        """Copies attribute ``name`` of the first ``rows`` nodes or edges, of all by default. int8
+        codes are decoded. Raises ValueError if the table lacks one of the rows."""
         table = self.tables[name]
         is_here = table.device.type in ("cpu", "meta")  # else of a batch on a GPU, which no kernel here reads
         if is_here:
@@ -63,7 +63,7 @@ class AttributeRows:
 
     @property
     def nbytes(self) -> int:
-        """The bytes that belong to the minibatch alone: nothing that it shares is counted."""
+        """The bytes of the minibatch's own tensors, without tables that it shares with others."""
         if self.placement is Placement.IN_PLACE:
             return 0
         if self.placement is Placement.BLOCK:
@@ -72,9 +72,9 @@ class AttributeRows:
 
 
 def _is_plain(table: Tensor, index: Tensor) -> bool:
-    """Returns whether the package's kernel, which reuses memory, should copy rows of a table. It is
-    2 to 7 times as fast as torch's for rows of several numbers. For rows of one it is half as fast
-    on a thread, but torch's has only one, and knows no wide unsigned integers."""
+    """Returns whether the package's kernel, which reuses memory, should copy the rows. For rows of
+    several numbers it is 2 to 7 times as fast as torch's. For single numbers it is half as fast on
+    one thread, but torch has only one there, and no wide unsigned integers."""
     stored = ops.as_stored(table)
     is_wide = stored.itemsize > 1 and not stored.dtype.is_signed
     return (

@@ -18,7 +18,7 @@ from pyg_batchgnn.types import SampledMinibatch
 
 @dataclass(frozen=True, eq=False)
 class HandedOut:
-    """A sample in CSC form, which layers take like a minibatch."""
+    """The sample behind a PyG batch in CSC form, which layers take like a minibatch."""
 
     node: Tensor  # [N] int64, original ids in order of discovery
     indptr: Tensor  # [D + 1] int64, where the in-edges of each expanded node begin
@@ -37,8 +37,8 @@ class HandedOut:
 
 @dataclass
 class _Entry:
-    """The sample of a tensor at one version, with sums of its contents; its ``indices`` are copied
-    when it is first read."""
+    """The sample of an edge tensor at one version, with sums of its contents. ``indices`` are
+    copied when they are first read."""
 
     version: int
     sums: Tensor
@@ -51,7 +51,7 @@ _entries: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 
 
 def remember(edge_index: Tensor, minibatch: SampledMinibatch) -> None:
-    """Notes that ``edge_index`` holds the edges of a minibatch, in its order."""
+    """Registers a minibatch as the sample behind ``edge_index``, which holds its edges in order."""
     if edge_index.is_inference():  # such a tensor has no version counter
         return
     sample = HandedOut(
@@ -68,8 +68,8 @@ def remember(edge_index: Tensor, minibatch: SampledMinibatch) -> None:
 
 
 def handed_out(edge_index: Tensor) -> HandedOut | None:
-    """Returns the sample that a loader handed out with this tensor as its edges; None if no loader
-    of this process did, or the tensor was modified since."""
+    """Returns the sample behind ``edge_index``; None unless a loader of this process made the
+    tensor and nobody has modified it."""
     entry: _Entry | None = None if edge_index.is_inference() else _entries.get(edge_index)
     if entry is None or entry.version != edge_index._version:
         return None

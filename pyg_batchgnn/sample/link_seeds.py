@@ -54,14 +54,15 @@ class Links:
 
 @dataclass(frozen=True, eq=False)
 class LinkDraw:
-    """The links of one relation in a minibatch, and the drawing of their negatives."""
+    """The links of one relation in a minibatch, and their negatives, which are drawn here."""
 
     links: Links
     negatives: NegativeDraw | GivenDraw | None
 
     @cached_property
     def order(self) -> Tensor:
-        """[N] int64, PyG's order of the negatives: the first of all links, the second, ..."""
+        """[N] int64, the negatives in PyG's order: the first of all links, then the second of
+        all."""
         if self.negatives is None:
             return torch.empty(0, dtype=torch.int64)
         order = torch.arange(self.negatives.count)
@@ -71,12 +72,12 @@ class LinkDraw:
 
     @property
     def positive(self) -> Tensor:
-        """[N] int64, the number of the link that each negative belongs to, in this order."""
+        """[N] int64, the index of the link that each negative, in this order, belongs to."""
         return self.order if self.negatives is None else self.negatives.positive[self.order]
 
     def ends(self, found: FoundLinks, first: int) -> list[EndNodes]:
-        """Returns the sources and the targets of the links, with those of their negatives behind
-        them. ``first``: the number of the first link in the minibatch."""
+        """Returns the sources and the targets: those of the links, then those of the negatives.
+        ``first``: the index of the first of these links among all links of the minibatch."""
         links, original, internal = self.links, found.original, found.internal
         belongs = torch.cat([torch.arange(links.count), self.positive]) + first
         sources, targets = original.sources(), original.targets(self.order)
@@ -114,7 +115,7 @@ class LinkDraw:
 
 @dataclass(frozen=True, eq=False)
 class LinkIds:
-    """The ids of the ends of links and of their negatives, original or internal ones."""
+    """The ids of the ends of links and of negatives, all original or all internal."""
 
     # source, target: [P] int64, of the links.
     source: Tensor
@@ -131,22 +132,22 @@ class LinkIds:
 
 @dataclass(frozen=True, eq=False)
 class FoundLinks:
-    """The ends of the links of one relation in a minibatch, and of their negatives."""
+    """The ends of a minibatch's links of one relation, and of their negatives."""
 
     original: LinkIds  # their original ids
     internal: LinkIds | None = None  # their internal ids; None if the whole graph is here
 
 
 class LinkFinder(Protocol):
-    """Draws the negatives of a macrobatch, and finds the ids of all ends."""
+    """Draws the negatives of a macrobatch, and looks up the ids of all ends."""
 
     def find(self, draws: Sequence[LinkDraw], epoch: int, number: int) -> list[FoundLinks]:
-        """Returns the ends of links; collective over ranks. Raises ValueError if a negative cannot
-        be drawn. The message names its link."""
+        """Returns the ends for each entry of ``draws``; collective over ranks. Raises ValueError,
+        with the link, if a negative cannot be drawn."""
 
 
 class LocalFinder:
-    """A `LinkFinder` of a graph that this process holds whole. It knows original ids only."""
+    """A `LinkFinder` for a graph that this process holds whole, with original ids alone."""
 
     def find(self, draws: Sequence[LinkDraw], epoch: int, number: int) -> list[FoundLinks]:  # noqa: ARG002
         return [FoundLinks(self._ids(draw)) for draw in draws]
@@ -163,7 +164,7 @@ class LocalFinder:
 
 @dataclass(frozen=True, eq=False)
 class EndNodes:
-    """Nodes of one type that seeds are made of."""
+    """Ends of links, all of one node type, from which seeds are made."""
 
     node_type: str
     node: Tensor  # [n] int64, ids within the type; they may repeat
@@ -173,7 +174,7 @@ class EndNodes:
 
 @dataclass(frozen=True, eq=False)
 class PlacedNodes:
-    """Seeds, and where the nodes that they were made of lie among them."""
+    """Seeds, and the places among them of the nodes from which they were made."""
 
     nodes: dict[str, Tensor]  # the seeds by type, [S_t] int64 each
     local: list[Tensor]  # the local ids of the nodes of each of the ends
@@ -183,7 +184,8 @@ class PlacedNodes:
 
 
 def placed_nodes(ends: Sequence[EndNodes], is_disjoint: bool) -> PlacedNodes:
-    """Makes one seed of each distinct node, ascending; of each occurrence if ``is_disjoint``."""
+    """Makes seeds from nodes: one of each distinct node, ascending; in disjoint sampling one of
+    each node as often as it occurs."""
     nodes, internal, local, link = {}, {}, [torch.empty(0)] * len(ends), []
     for node_type in dict.fromkeys(one.node_type for one in ends):
         members = [at for at, one in enumerate(ends) if one.node_type == node_type]
@@ -204,11 +206,8 @@ def placed_nodes(ends: Sequence[EndNodes], is_disjoint: bool) -> PlacedNodes:
 
 @dataclass(frozen=True)
 class SeedEdges:
-    """The relations whose edges are excluded between the ends of a minibatch's links.
-
-    In disjoint sampling an example leaves out its own pair alone, otherwise a minibatch leaves out
-    the pairs of all its links.
-    """
+    """The rule that keeps edges of a minibatch's links out of its sample. In disjoint sampling a
+    seed's subgraph leaves out the edges of its own link, else those of all links."""
 
     # For each relation that has links, those in which (source, target) is excluded, and those in
     # which (target, source) is.
@@ -221,10 +220,9 @@ class SeedEdges:
     def wanted(
         cls, wanted: Any, schema: Schema, linked: Sequence[Relation], direction: Direction = Direction.FORWARD
     ) -> SeedEdges | None:
-        """Returns what ``exclude_seed_edges`` says; None if nothing is excluded. ``wanted``: False,
-        True, "reverse", a dict from relations to their reverses, "edges" or ("edges", paired).
-        ``direction``: backward, the sampler works on the reversed graph. Its relations have the
-        numbers that they have in the graph, but lead from the target of a link to its source."""
+        """Returns the rule for ``exclude_seed_edges``; None if nothing is excluded. ``wanted``:
+        False, True, "reverse", a dict from relations to their reverses, "edges" or ("edges",
+        paired). ``direction``: backward, the sampled graph's relations are reversed."""
         if wanted is False or wanted is None:
             return None
         if isinstance(wanted, tuple) or wanted == "edges":
@@ -286,14 +284,14 @@ class SeedEdges:
     def both_ways(
         cls, schema: Schema, linked: Sequence[Relation], reverse: Mapping[Relation, Relation] | None = None
     ) -> SeedEdges:
-        """Excludes the links, and their reverses. ``reverse``: the relation in which each one's
-        reverses lie. None: the same relation in a graph of one relation, else the one whose name is
-        the same but for "rev_" in front."""
+        """Excludes links and their reverses. ``reverse``: the relation of the reverses, by
+        relation. None: the same one if it is the only one, else the one with "rev_" before its
+        name, or without it."""
         found = {one: _reverse(schema, one, reverse) for one in linked}
         return cls({one: (_known(schema, one), (found[one],)) for one in linked})
 
     def of(self, links: Sequence[Links], is_disjoint: bool) -> dict[Relation, ExcludedPairs]:
-        """Returns the pairs that a minibatch of these links leaves out, by relation."""
+        """Returns by relation the node pairs between which such a minibatch may pick no edge."""
         # By relation: the pairs, the numbers of their examples, and the ids of their edges.
         rows: dict[Relation, list[Tensor]] = defaultdict(list)
         first = 0
@@ -316,8 +314,8 @@ class SeedEdges:
 
 
 def named_relation(schema: Schema, names: Sequence[str]) -> Relation:
-    """Returns the relation of three names, or of two, which are those of its ends: the only
-    relation between them, else the one called "to"."""
+    """Returns the relation of three names, or of its two ends: the only relation between these
+    types, else the one called "to"."""
     if len(names) == 3:
         return names[0], names[1], names[2]
     found = [one for one in schema.relations if (one[0], one[2]) == (names[0], names[1])]
@@ -361,7 +359,7 @@ def _instead(schema: Schema, relation: Relation) -> str:
 
 @dataclass(frozen=True, eq=False)
 class LinkStart:
-    """The beginning of a minibatch of links."""
+    """The seeds and links that a minibatch begins with."""
 
     seeds: Seeds  # the ends of the links and of the negatives
     links: tuple[SampledLinks, ...]  # the links of each relation, by local ids
@@ -372,7 +370,7 @@ class LinkStart:
 
 @dataclass(frozen=True, eq=False)
 class LinkSeeder:
-    """Makes the seeds of minibatches of links."""
+    """Makes the seeds of minibatches from links and their negatives."""
 
     schema: Schema
     # The plan of each relation whose links get negatives.
@@ -391,9 +389,8 @@ class LinkSeeder:
         self, minibatches: Sequence[Sequence[Links]], seed: int, epoch: int, number: int = -1
     ) -> list[LinkStart]:
         """Draws negatives and returns the seeds of each minibatch; collective over ranks. Seeds are
-        distinct and sorted by id. If every link is an example of its own, each end is a seed: links
-        before their negatives, relation by relation. Raises ValueError if a negative cannot be
-        drawn. The message names its link."""
+        distinct and sorted by id. In disjoint sampling each end is a seed: links before their
+        negatives, relation by relation. Raises ValueError, with the link, if none can be drawn."""
         keys = [links_key(self.schema, links) for links in minibatches]
         draws = [
             [self._draw(one, seed, epoch, key) for one in links]
@@ -439,9 +436,9 @@ class LinkSeeder:
 
 
 def links_key(schema: Schema, links: Sequence[Links]) -> int:
-    """Returns the digest of the links of a minibatch, in [0, 2**64). In a graph of one type and one
-    relation it is that of source, target, source, target, ... Otherwise each relation that has
-    links adds that of its names and that of its links, in order of the names' UTF-8 bytes."""
+    """Returns the digest of a minibatch's links, in [0, 2**64). With one type and one relation it
+    is the digest of source, target, source, target, ... Else each relation with links adds the
+    digests of its names and of its links, in order of the names' UTF-8 bytes."""
     if schema.is_plain and len(links) == 1:
         return _pairs_key(links[0])
     key = 0

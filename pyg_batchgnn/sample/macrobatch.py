@@ -59,7 +59,7 @@ def kernel_arrays(
 
 @dataclass(frozen=True, eq=False)
 class MacrobatchSeeds:
-    """The seed nodes of the minibatches that are sampled together."""
+    """The seed nodes of all minibatches of a macrobatch."""
 
     epoch: int  # any integer, taken modulo 2**64
     number: int
@@ -70,12 +70,12 @@ class MacrobatchSeeds:
 
     @property
     def nodes(self) -> list[Tensor]:
-        """The original node ids for each minibatch, where there is one node type."""
+        """The original ids of the seeds of each minibatch, [S_b] int64, with one node type."""
         return [one.nodes[0] if isinstance(one, Seeds) else one for one in self.original]
 
 
 class MinibatchPlan(Protocol):
-    """The plan by which a minibatch grows from its seeds."""
+    """What a sampler picks in each hop: `SamplingPlan`, or `HGTPlan`."""
 
     @property
     def num_hops(self) -> int: ...
@@ -87,14 +87,14 @@ class MinibatchPlan(Protocol):
     def subgraph(self) -> Subgraph: ...
 
     def settings(self) -> dict[str, Any]:
-        """Returns the plan as values that JSON can hold."""
+        """Returns the plan for JSON."""
 
     def summary(self) -> str:
-        """Returns the numbers of neighbours or nodes per hop, as in ``fanouts=[10, 5]``."""
+        """Returns the fanouts, or nodes per hop, as a text such as ``fanouts=[10, 5]``."""
 
 
 class Sampler(Protocol):
-    """Samples the minibatches of a macrobatch together."""
+    """Samples all minibatches of a macrobatch together, in one process or over ranks."""
 
     seed: int  # the key of every random choice
     threads: int | None  # at most this many threads work; torch's number if None
@@ -103,12 +103,12 @@ class Sampler(Protocol):
     def plan(self) -> MinibatchPlan: ...
 
     def sample_macrobatch(self, seeds: MacrobatchSeeds) -> list[SampledMinibatch]:
-        """Samples one minibatch for each list of seed nodes."""
+        """Samples one minibatch for each list of seed nodes; collective over ranks."""
 
 
 class Unpacker:
-    """Makes minibatches of the arrays that a sampling operator returns. Types and relations that a
-    minibatch does not reach share the same empty parts and cost nothing."""
+    """Makes minibatches from the arrays of a sampling kernel. Types and relations without nodes or
+    edges share empty tensors."""
 
     def __init__(self, schema: Schema, plan: MinibatchPlan, layout: Layout, disjoint: bool) -> None:
         self.schema = schema
@@ -126,7 +126,7 @@ class Unpacker:
     def minibatches(
         self, arrays: Sequence[Tensor], counts: Tensor, seeds: Sequence[Seeds], seed: int, epoch: int
     ) -> list[SampledMinibatch]:
-        """Returns the minibatches. ``arrays, counts``: the results of `ops.sample`."""
+        """Returns the minibatches. ``arrays, counts``: as `ops.sample` returns them."""
         following = iter(arrays)
         return [
             self._minibatch(following, per_hop, own, seed, epoch)
@@ -202,13 +202,12 @@ class _GraphSampler(ABC):
         self._unpacker = Unpacker(self.schema, plan, layout, self._disjoint)
 
     def with_plan(self, plan: Any, layout: Layout) -> Any:
-        """Returns a sampler of the same graph with another plan and layout."""
         other = copy.copy(self)
         other._take(plan, layout)
         return other
 
     def sample(self, seed_lists: Sequence[Tensor | Seeds], epoch: int) -> list[SampledMinibatch]:
-        """Samples one minibatch for each list of seeds."""
+        """Samples one minibatch for each list of seeds: [S] int64 node ids, or `Seeds`."""
         seeds = [checked_seeds(self.typed, number, one) for number, one in enumerate(seed_lists)]
         if not seeds:
             return []
@@ -222,7 +221,7 @@ class _GraphSampler(ABC):
 
     @abstractmethod
     def _sample(self, seeds: ops.SampledSeeds, epoch: int) -> tuple[Sequence[Tensor], Tensor]:
-        """Returns what a kernel samples: its arrays, and their counts for each minibatch."""
+        """Calls the kernel: returns its arrays, and the counts of each minibatch in them."""
 
 
 class MacrobatchSampler(_GraphSampler):
@@ -266,11 +265,11 @@ class MacrobatchSampler(_GraphSampler):
         super().__init__(graph, plan, seed, threads, layout, times, weights)
 
     def take_counters(self) -> ReadCounters | None:
-        """Returns what was read from files since the last call; None if edges lie in memory."""
+        """Returns the counts of reads from files since the last call; None for edges in memory."""
         return None
 
     def reading_bytes(self, minibatch: SampledMinibatch) -> int:  # noqa: ARG002
-        """Returns the memory of reading edges from files, for each minibatch like this one."""
+        """Returns the scratch bytes for reading such a minibatch's edges from files."""
         return 0
 
     def _sample(self, seeds: ops.SampledSeeds, epoch: int) -> tuple[Sequence[Tensor], Tensor]:
@@ -278,12 +277,16 @@ class MacrobatchSampler(_GraphSampler):
 
 
 class HGTSampler(_GraphSampler):
-    """Samples minibatches, each a pure function of (graph, plan, seed, epoch, its seeds).
+    """Samples as `HGTLoader` does; each minibatch is a pure function of (graph, plan, seed, epoch,
+    its seeds).
 
-    Every hop samples a number of nodes of each type among the neighbours of those that are sampled,
-    with a probability that grows with their connections. A minibatch has all edges between its
-    nodes. docs/concepts/sampling-contract.md has the law. The arguments and errors are as of
-    `MacrobatchSampler`, and ``plan`` has the numbers of nodes by type and hop.
+    In every hop a number of nodes per type is drawn among the neighbours of all sampled nodes. A
+    neighbour with more connections to these is more likely (docs/concepts/sampling-contract.md). A
+    minibatch has all edges between its nodes.
+
+    Args:
+        plan: the numbers of nodes by type and hop.
+        graph, seed, threads, layout: as in `MacrobatchSampler`, and so are the errors.
     """
 
     def __init__(

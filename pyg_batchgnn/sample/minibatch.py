@@ -33,11 +33,11 @@ TypedRows = Tensor | Mapping[str, Tensor]
 
 @dataclass(frozen=True, eq=False)
 class MinibatchLayer:
-    """One layer of a minibatch, with the edges of one relation, for PyG's layers and the user's
-    own.
+    """One layer of a minibatch with the edges of one relation, for convolutions that are not
+    native.
 
-    ``conv(layer.rows(x), layer.edge_index)`` computes the targets of the layer, which are the
-    sources of the next one.
+    ``conv(layer.rows(x), layer.edge_index)`` computes the layer's targets, the sources of the next
+    layer.
     """
 
     relation: Relation  # the names of the relation
@@ -53,8 +53,8 @@ class MinibatchLayer:
         """Returns the rows of the sources, [N, ...], and of the targets, [D, ...].
 
         Args:
-            x: the result of the layer before, or one per node type; where None, copies of the
-                features of the nodes.
+            x: the result of the layer before, or a dict of results by node type; None copies the
+                nodes' features.
 
         Raises:
             KeyError: there are no rows of a type.
@@ -77,7 +77,8 @@ class MinibatchLayer:
         return found[0], found[1]
 
     def attribute(self, name: str) -> tuple[Tensor, Tensor]:
-        """Returns copies of both ends' attribute. Raises KeyError if the nodes of one lack it."""
+        """Returns copies of an attribute of the sources and of the targets. Raises KeyError if one
+        of the two node types lacks it."""
         source, _, target = self.relation
         return (
             _gathered(self.sources, name, self.num_sources, f"nodes of {source!r}"),
@@ -92,12 +93,16 @@ class MinibatchLayer:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Minibatch(SampledMinibatch):
-    """A sampled minibatch with the attributes of its nodes and edges.
+    """A sampled minibatch with the attributes of its nodes and edges, for native layers. Its node
+    ids are original ones.
 
-    Its node ids are always original ones.
+    >>> native = MacrobatchNeighborLoader(data, [10, 5], batch_size=32, export="native")
+    >>> batch = next(iter(native))
+    >>> batch.attribute("y", batch.batch_size).shape
+    torch.Size([32])
 
     Attributes:
-        attributes: for each group of nodes or edges, its attributes and their rows.
+        attributes: the attributes of each group of nodes or edges that has some.
     """
 
     attributes: Mapping[Group, AttributeRows] = field(default_factory=dict)
@@ -125,7 +130,7 @@ class Minibatch(SampledMinibatch):
         return cls.of(sampled, {sampled.schema.node_groups[0]: AttributeRows.in_place(tables, sampled.node)})
 
     def with_token_times(self, times: TokenTimes) -> Minibatch:
-        """Returns the minibatch with the times of its tokens, which its attributes have."""
+        """Returns the minibatch with times in its tokens, taken from its attributes."""
         held, schema = self.attributes, self.schema
         tokens = times.put(
             self.tokens,
@@ -139,8 +144,8 @@ class Minibatch(SampledMinibatch):
         """Returns the attributes of the nodes of a type, or of the edges of a relation.
 
         Raises:
-            KeyError: the graph has no such type or relation, or the minibatch carries no attributes
-                of it.
+            KeyError: the graph has no such type or relation, or the minibatch has none of its
+                attributes.
         """
         schema = self.schema
         group = (
@@ -155,31 +160,25 @@ class Minibatch(SampledMinibatch):
 
     @property
     def row(self) -> Tensor | None:
-        """[N] int64, the row of each node's attributes in the tables of ``block``."""
+        """[N] int64, the row of each node in the tables of ``block``; None: row i is node i."""
         rows = self._of_nodes("row", "row")
         return None if rows is None else rows.row
 
     @property
     def block(self) -> Mapping[str, Tensor]:
-        """The tables of the node attributes by name.
-
-        They have one row per distinct node of the fetch group, or they are the user's own tables
-        with one row per node of the graph: ``placement`` says which.
-        """
+        """The tables of node attributes by name. ``placement`` says what a row is: a distinct node
+        of the fetch group, or a node of the graph in the user's own tables."""
         return _tables(self._of_nodes("block", "tables"))
 
     @property
     def placement(self) -> Placement | None:
-        """The owner of one row of ``block``; None if the minibatch carries no node attributes."""
+        """What a row of ``block`` belongs to; None if the minibatch carries no node attributes."""
         rows = self._of_nodes("placement", "placement")
         return None if rows is None else rows.placement
 
     @property
     def edge_block(self) -> Mapping[str, Tensor]:
-        """The edge attributes by name, [E, ...] each.
-
-        Each access copies the rows of attributes that are read in place.
-        """
+        """The edge attributes by name, [E, ...] each, in-place ones copied at each access."""
         self._only_edges("edge_block", "attributes_of(...).tables")
         held = self.attributes.get(self.schema.edge_groups[0])
         tables = _tables(held)
@@ -194,14 +193,14 @@ class Minibatch(SampledMinibatch):
         return tables
 
     def attribute(self, name: str, rows: int | None = None, of: str | Relation | None = None) -> Tensor:
-        """Gathers attribute ``name`` of the first ``rows`` nodes or edges, of all by default.
+        """Copies attribute ``name`` of the first ``rows`` nodes or edges, of all by default.
 
-        ``of``: the type of the nodes or the relation of the edges. Without it they are those of the
-        only type; where nodes and edges have the name, it means the nodes.
+        ``of``: the node type, or the relation of the edges; not needed if there is one type or
+        relation. If nodes and edges both have the name, None means the nodes.
 
         Raises:
             KeyError: the minibatch carries no such attribute.
-            ValueError: its table has not one row per node.
+            ValueError: the table lacks one of the rows.
         """
         if of is not None:
             return _gathered(self.attributes_of(of), name, rows, f"rows of {of!r}")
@@ -258,9 +257,9 @@ class Minibatch(SampledMinibatch):
         """Returns a layer for convolutions that are not native, such as PyG's and the user's own.
 
         Args:
-            number: the number of the layer; 1 is nearest the input. Every layer of an induced
-                subgraph takes all its nodes and edges.
-            relation: the relation whose edges are wanted; None if there is only one.
+            number: the number of the layer; 1 is nearest the input. In an induced subgraph every
+                layer has all nodes and edges.
+            relation: the relation of the edges; None if there is only one.
 
         Raises:
             KeyError: the graph has no such relation.
@@ -286,21 +285,19 @@ class Minibatch(SampledMinibatch):
         )
 
     def to_data(self) -> Data | HeteroData:
-        """Returns the batch that a loader with ``export="pyg"`` makes, with copies of attributes.
-
-        It is a ``Data``, or a ``HeteroData`` if the graph has types. ``e_id`` and ``input_id`` are
-        there if they are known. Attributes that native minibatches do not carry are missing.
-        """
+        """Returns the ``Data`` or ``HeteroData`` that a loader with ``export="pyg"`` makes, with
+        copies of the minibatch's attributes, and with ``e_id`` and ``input_id`` if they are
+        known."""
         return pyg_batch(self, self.attributes)
 
     def to_dgl(self) -> list[Any]:
         """Returns one DGL block per layer, the layer nearest the input first.
 
-        The targets of a block are its first source rows, as DGL's layers expect. ``dgl.NID`` and
-        ``dgl.EID`` are original ids, the latter if they are known. The first block's sources and
-        the last block's targets have the attributes of nodes, and all blocks those of edges. An
-        induced subgraph gives one block per hop. Each has all its edges, and all its nodes are
-        targets, so that any block serves any layer.
+        The targets of a block are its first sources, as DGL's layers expect. ``dgl.NID`` and
+        ``dgl.EID`` are original ids (``dgl.EID`` if edge ids are known). The first block has the
+        attributes of its sources, the last one those of its targets, and all blocks those of edges.
+        Of an induced subgraph there is a block per hop, each with all edges and with all nodes as
+        targets.
 
         Raises:
             ImportError: DGL is not installed.
@@ -317,7 +314,7 @@ class Minibatch(SampledMinibatch):
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the minibatch's own tensors; those that it shares are not counted."""
+        """The bytes of the minibatch's own tensors, without those that it shares with others."""
         tokens = [one.nbytes for one in self.tokens or () if one is not None]
         return super().nbytes + sum(tokens) + sum(rows.nbytes for rows in self.attributes.values())
 
@@ -349,8 +346,8 @@ _NO_IDS = torch.empty(0, dtype=torch.int64)
 
 
 def _dgl_blocks(minibatch: Minibatch) -> list[Any]:
-    """Returns the blocks of a minibatch, the layer nearest the input first. Nothing is numbered
-    anew: a block's targets are the first of its sources, as local ids are given here."""
+    """Returns the blocks, the layer nearest the input first. Ids are not renumbered: a block's
+    targets are its first sources, and so are local ids."""
     try:
         import dgl
     except ImportError as error:

@@ -35,7 +35,7 @@ class NegativeMode(enum.Enum):
 
 
 class LateNegatives(enum.Enum):
-    """The treatment of links that are earlier than every node that a negative may be."""
+    """The choice for links that are earlier than every node that a negative may take."""
 
     WARN = "warn"  # the negative is the earliest node, as in PyG
     RAISE = "raise"
@@ -57,7 +57,7 @@ class End(enum.IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class Negatives:
-    """The negatives of one minibatch and one relation."""
+    """The negatives of a minibatch's links of one relation."""
 
     # source, target: [N] int64, their ends.
     source: Tensor
@@ -67,7 +67,7 @@ class Negatives:
 
 @dataclass(frozen=True, eq=False)
 class NegativePlan:
-    """The rule by which the negatives of one relation are drawn."""
+    """How the negatives of one relation are drawn."""
 
     mode: NegativeMode
     amount: float  # negatives per positive. A minibatch of P links has ceil(P * amount).
@@ -87,8 +87,8 @@ class NegativePlan:
         return math.ceil(positives * self.amount)
 
     def early(self, time: Tensor) -> Tensor:
-        """Returns the positions of links that are earlier than every node of an end that is drawn.
-        ``time``: [P] int64, the times of the links."""
+        """Returns the positions of links that are earlier than every node that may replace one of
+        their ends. ``time``: [P] int64, the times of the links."""
         found = torch.zeros(len(time), dtype=torch.bool)
         for pool in self.drawn.values():
             if len(time) and pool.earliest and not int(pool.allowed(time.min().view(1), 1)):
@@ -99,9 +99,9 @@ class NegativePlan:
 def check_early_links(
     links: Sequence[tuple[Relation, Tensor | None, NegativePlan]], late: LateNegatives, stacklevel: int
 ) -> bool:
-    """Warns once, or raises ValueError, as ``late`` says, if links are earlier than every node that
-    their negatives may be; returns whether there are such links. ``links``: for each relation, the
-    times of its links, [P] int64 or None, and their plan. ``stacklevel``: from the caller."""
+    """Warns once, or raises ValueError, by ``late``, if links are earlier than every node that a
+    negative may take. Returns whether there are such links. ``links``: by relation, the times of
+    its links, [P] int64 or None, and their plan. ``stacklevel``: of the warning."""
     found = [(name, time, plan.early(time)) for name, time, plan in links if time is not None]
     early = [one for one in found if len(one[2])]
     if not early:
@@ -142,9 +142,9 @@ def negative_plan(
     times: Mapping[Group, Tensor] | None,
     avoids_edges: bool,
 ) -> NegativePlan:
-    """Returns the rule by which the negatives of a relation are drawn. ``times``: by node type, the
-    time from which each node exists; None if links have no times. ``avoids_edges``: True if
-    negatives must not be edges of the relation."""
+    """Returns how the negatives of a relation are drawn. ``times``: by group of nodes, the time
+    from which each node exists; None if links have no times. ``avoids_edges``: True if negatives
+    must not be edges of the relation."""
     mode = NegativeMode(sampling.mode.value)
     pools: list[NodePool] = []
     counts = [graph.num_nodes[graph.schema.type_number(end)] for end in (relation[0], relation[2])]
@@ -163,7 +163,7 @@ def negative_plan(
 
 
 def end_weights(sampling: NegativeSampling, relation: Relation, counts: Sequence[int]) -> list[Tensor | None]:
-    """Returns the weights of the nodes that sources and targets of negatives are drawn from."""
+    """Returns the weights of candidates for sources and for targets of negatives, or None each."""
     ends = ("src_weight", relation[0], counts[0]), ("dst_weight", relation[2], counts[1])
     return [_weight(name, getattr(sampling, name), node_type, count) for name, node_type, count in ends]
 
@@ -201,7 +201,7 @@ NOTHING = -1
 
 
 def draw_partners(plan: NegativePlan, streams: WordStreams, source: Tensor, allowed: Tensor) -> Tensor:
-    """Draws a target for each of some sources, which are the held ends of the existing pairs."""
+    """Draws for each source [w] a target without an edge from it, of the first ``allowed`` [w]."""
     pool, existing = plan.targets, plan.existing
     pending = torch.arange(source.numel())
     if existing is None:
@@ -222,8 +222,8 @@ def draw_partners(plan: NegativePlan, streams: WordStreams, source: Tensor, allo
 def free_pair(
     plan: NegativePlan, streams: WordStreams, which: int, target: int, sources: int, targets: int
 ) -> tuple[int, int] | None:
-    """Returns a source and a target that no edge joins, by position, or None if there are none. The
-    target is the given one, or the first after it in the pool's order that has a source left."""
+    """Returns the positions of a source and a target that no edge joins, or None if every pair is
+    joined. The target is the given one, or the first one after it with such a source."""
     pool, existing = plan.targets, plan.existing
     assert existing is not None
     for held in existing.known_from(target, targets):
@@ -236,7 +236,7 @@ def free_pair(
 
 
 class GivenDraw:
-    """The negatives of one minibatch and one relation that the user gave, [P, k] targets."""
+    """The negatives that the user gave for the links of a minibatch, [P, k] targets."""
 
     late, is_triplet = 0, True
 
@@ -250,8 +250,8 @@ class GivenDraw:
 
 
 def accidental_hits(source: Tensor, target: Tensor) -> Tensor:
-    """Returns [2, H] int64, the pairs of different links (i, j) where j's target is one of i's
-    source, by any of these links."""
+    """Returns [2, H] int64, the pairs of different links (i, j) such that the target of j is a
+    target of i's source, by link i or another of these links."""
     (_, s), (targets, t) = (end.unique(return_inverse=True) for end in (source, target))
     size = max(1, len(targets))
     pair, order = (s * size + t).unique(), t.sort(stable=True).indices
@@ -270,7 +270,7 @@ def _equal(values: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class NegativeDraw:
-    """The drawing of the negatives of one minibatch and one relation."""
+    """Draws the negatives of a minibatch's links of one relation."""
 
     def __init__(
         self, plan: NegativePlan, source: Tensor, target: Tensor, time: Tensor | None, key: int
@@ -296,7 +296,7 @@ class NegativeDraw:
         return self.positive.numel()
 
     def streams(self, end: End) -> WordStreams:
-        """Returns the streams of words of an end, from their beginning."""
+        """Returns the streams of random words for one end, at their beginning."""
         return WordStreams(self.keys[end])
 
     def draw(self) -> Negatives:
@@ -308,7 +308,7 @@ class NegativeDraw:
         return Negatives(sources.node(self.found(source)), targets.node(target), self.positive)
 
     def found(self, position: Tensor) -> Tensor:
-        """Returns an end's positions, [N] int64. Raises ValueError naming a link of `NOTHING`."""
+        """Returns ``position`` [N] int64. Raises ValueError, with a link, where it is `NOTHING`."""
         nothing = (position == NOTHING).nonzero()
         if not nothing.numel():
             return position
@@ -321,15 +321,15 @@ class NegativeDraw:
         raise ValueError(f"{what}: {why}; leave exclude_existing out{remedy}")
 
     def candidates(self) -> tuple[Tensor, Tensor, WordStreams]:
-        """Draws the candidates of binary negatives that must not be edges, all at once. Returns
-        [TRIES, N] positions of sources and of targets, and the sources' streams after them."""
+        """Draws all candidates of binary negatives that must not be edges. Returns [TRIES, N]
+        positions of sources and of targets, and the streams of the sources for more draws."""
         heads, tails, every = self.streams(End.SOURCE), self.streams(End.TARGET), torch.arange(self.count)
         drawn = [self._pair(heads, tails, every) for _ in range(TRIES)]
         source, target = (torch.stack(ends) for ends in zip(*drawn, strict=True))
         return source, target, heads
 
     def pairs(self) -> tuple[Tensor, Tensor]:
-        """Draws both ends of each negative, by position."""
+        """Draws both ends of each negative; returns their positions, [N] int64 each."""
         plan, heads, tails = self.plan, self.streams(End.SOURCE), self.streams(End.TARGET)
         every = torch.arange(self.count)
         source, target = self._pair(heads, tails, every)

@@ -19,8 +19,8 @@ _STEPS = BLOCK.bit_length() - 1
 
 @dataclass(frozen=True, eq=False)
 class BlockSums:
-    """The prefix sums of weights in float64, which start anew at every block. Sums are sequential,
-    so their bits do not depend on who computes them."""
+    """Prefix sums of weights in float64, which begin anew in every block. They are added in order,
+    so that their bits do not depend on threads or ranks."""
 
     # [blocks, BLOCK] float64, within each block the sum of its weights up to and with each
     # position. The last block is filled with weights of zero.
@@ -41,7 +41,7 @@ class BlockSums:
         return torch.where(count > 0, self._outer_before(block) + inner, 0.0)
 
     def find(self, level: Tensor, count: Tensor) -> Tensor:
-        """Returns the positions at which the sum first exceeds ``level``, never of zero weight."""
+        """Returns the first positions at which the sum exceeds ``level``, never of weight zero."""
         block = torch.searchsorted(self.outer, level, right=True)
         end = torch.minimum(count - block * BLOCK, torch.tensor(BLOCK))
         rest = level - self._outer_before(block)
@@ -56,7 +56,7 @@ class BlockSums:
         return torch.where(block > 0, self.outer[(block - 1).clamp(min=0)], 0.0)
 
     def _search(self, block: Tensor, target: Tensor, exceed: Tensor) -> Tensor:
-        """Returns the first place in each block whose sum exceeds the target, or reaches it."""
+        """Returns each block's first place where the sum exceeds ``target``, or reaches it."""
         sums, found = self.inner.view(-1), torch.zeros_like(block)
         for step in reversed(range(_STEPS)):
             value = sums[block * BLOCK + found + (1 << step) - 1]
@@ -66,7 +66,7 @@ class BlockSums:
 
 @dataclass(frozen=True, eq=False)
 class NodePool:
-    """The nodes of one type, in an order in which those allowed at a time come first. Draws are
+    """The nodes of one type in order of the time from which they may be drawn. A draw returns
     positions in this order."""
 
     num_nodes: int
@@ -80,8 +80,8 @@ class NodePool:
 
     @classmethod
     def of(cls, num_nodes: int, time: Tensor | None = None, weight: Tensor | None = None) -> NodePool:
-        """Returns the pool of the nodes 0, 1, ..., by (time, id). ``time``: [N] int64, from when
-        each is allowed; None: always. ``weight``: [N] of any floating point type, or None."""
+        """Returns the pool of nodes 0, 1, ... in order of (time, id). ``time``: [N] int64, from
+        when a node may be drawn; None: always. ``weight``: [N] floating-point, or None."""
         weight = None if weight is None else weight.double()
         if time is None:
             return cls(num_nodes, weight=weight)
@@ -94,16 +94,16 @@ class NodePool:
 
     @cached_property
     def earliest(self) -> int:
-        """The number of nodes up to the first one that can be drawn; 0 if none can."""
+        """The number of nodes up to the first one with a weight above 0; 0 if there is none."""
         if self.weight is None:
             return min(self.num_nodes, 1)
         positive = self.weight > 0
         return int(positive.to(torch.uint8).argmax()) + 1 if bool(positive.any()) else 0
 
     def allowed(self, time: Tensor | None, count: int) -> Tensor:
-        """Returns how many nodes are allowed for each of ``count`` draws, [count] int64: the first
-        of the order; none where all have zero weight. ``time``: [count] int64, of each draw, or
-        None."""
+        """Returns [count] int64, for each draw the number of nodes that exist at its time: the
+        first ones of the order. It is 0 if all of these have weight zero. ``time``: [count] int64,
+        or None."""
         if self.moment is None or time is None:
             found = torch.full((count,), self.num_nodes)
         else:
@@ -113,8 +113,8 @@ class NodePool:
         return found if self.sums is None else found * (self.sums.before(found) > 0)
 
     def draw(self, streams: WordStreams, which: Tensor, allowed: Tensor) -> Tensor:
-        """Returns one position for each of some streams. ``which``: [w] int64, positions of the
-        streams. ``allowed``: [w] int64, at least 1: what `allowed` returned."""
+        """Returns one position for each of some streams. ``which``: [w] int64, the numbers of the
+        streams. ``allowed``: [w] int64, at least 1, as `allowed` returns it."""
         if self.sums is None:
             return streams.bounded(allowed, which)
         return self.sums.find(streams.uniform(which) * self.sums.before(allowed), allowed)
@@ -126,7 +126,8 @@ class NodePool:
         return node if self._positions is None else self._positions[node]
 
     def draw_outside(self, streams: WordStreams, which: int, allowed: int, taken: Tensor) -> int | None:
-        """Returns a free position, or None. ``taken``: [n] int64, distinct and ascending."""
+        """Returns a position outside ``taken`` [n] int64, which is distinct and ascends, or
+        None."""
         position = taken[taken < allowed]
         stream = torch.tensor([which])
         if self.weight is not None:
@@ -141,7 +142,7 @@ class NodePool:
     def _weighted_outside(
         self, streams: WordStreams, stream: Tensor, allowed: int, position: Tensor
     ) -> int | None:
-        """Draws in one pass over the allowed nodes, with fresh sums of those that are free."""
+        """Draws by weight in one pass over the allowed nodes, the taken ones left out."""
         assert self.weight is not None
         weight = self.weight[:allowed].clone()
         weight[position] = 0
@@ -162,8 +163,8 @@ class NodePool:
 
 @dataclass(frozen=True, eq=False)
 class ExistingPairs:
-    """The distinct pairs (held, other) that are ends of an edge, sorted. Ends that are drawn are
-    positions in their pools. The sources of triplets, which are not, are ids."""
+    """The distinct node pairs (held, other) that an edge joins, sorted. Nodes that may be drawn
+    stand as positions in their pool, the sources of triplets as ids."""
 
     code: Tensor  # [n] int64, ``held * num_others + other`` of each pair, ascending
     num_others: int  # the number of nodes that the other end may be
@@ -172,13 +173,14 @@ class ExistingPairs:
 
     @classmethod
     def by_target(cls, edges: InEdges, sources: NodePool, targets: NodePool) -> ExistingPairs:
-        """Returns the pairs (target, source) of a relation, both by position."""
+        """Returns the pairs (target, source) of a relation, both as positions."""
         held, other = targets.position(edges.targets()), sources.position(edges.indices.long())
         return cls.of(held, other, targets.num_nodes, sources.num_nodes)
 
     @classmethod
     def by_source(cls, edges: InEdges, sources: NodePool, targets: NodePool) -> ExistingPairs:
-        """Returns the pairs (source, target) of a relation, sources by id, targets by position."""
+        """Returns the pairs (source, target) of a relation: ids of sources, positions of
+        targets."""
         held, other = edges.indices.long(), targets.position(edges.targets())
         return cls.of(held, other, sources.num_nodes, targets.num_nodes)
 
@@ -204,8 +206,7 @@ class ExistingPairs:
         return self.code[begin:end] - first
 
     def known_from(self, held: int, limit: int) -> Iterator[int]:
-        """Returns the known held ends below a limit, from one of them on, after the last the
-        first."""
+        """Yields the known held nodes below ``limit`` in a circle that begins at ``held``."""
         if self.known is None:
             yield from ((held + step) % limit for step in range(limit))
             return

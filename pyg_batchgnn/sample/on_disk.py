@@ -41,7 +41,7 @@ class EdgeFiles:
 
     @classmethod
     def of(cls, edges: InEdges) -> EdgeFiles:
-        """Opens the files of in-edges. Samplers of the same edges share what this returns."""
+        """Opens the files of in-edges, once for all samplers of the same edges."""
         found = _opened.get(edges)
         if found is None:
             ids = None if edges.edge_ids is None else _reader(edges.edge_ids)
@@ -49,8 +49,8 @@ class EdgeFiles:
         return found
 
     def read(self, section: OpenSection, most: int) -> ReadCounters:
-        """Writes the sources and the edge ids of some picks, at most ``most`` at a time. Raises
-        OSError if reading failed; it names the file and the byte."""
+        """Reads the sources and edge ids of the picked edges, ``most`` at a time. Raises OSError,
+        with file and byte, if reading fails."""
         counters = ReadCounters()
         pieces = [section.position.split(most), section.sources.split(most)]
         edges = [None] * len(pieces[0]) if section.edges is None else section.edges.split(most)
@@ -109,11 +109,11 @@ def _in_memory(array: Tensor) -> Tensor:
 
 
 class DiskSampler(MacrobatchSampler):
-    """Samples what ``made`` does, and reads the picked edges of a hop from their files.
+    """Samples as the sampler ``made`` does, but reads the picked edges of a hop from their files.
 
-    Each hop takes one pass over the files for all minibatches, or a few where the budget, in bytes,
-    is small. The pages of the files stay as they are in the system's cache. Lists of nodes with
-    excluded pairs are read over the mapping, and induced subgraphs altogether.
+    Each hop takes one pass over the files for all minibatches, or a few if ``budget`` (bytes) is
+    small. The page cache stays as it is. In-edges of nodes with excluded pairs, and induced
+    subgraphs, are read through the mapping.
     """
 
     def __init__(self, made: MacrobatchSampler, budget: int) -> None:
@@ -140,12 +140,9 @@ class DiskSampler(MacrobatchSampler):
 
     @classmethod
     def wanted(cls, made: MacrobatchSampler, budget: int | None) -> MacrobatchSampler:
-        """Returns a sampler that reads the files of its edges, if these take more than the budget.
-
-        It is ``made`` itself where they fit, lie in memory, or are to be read over the mapping:
-        where there is no budget, for induced subgraphs, for LABOR, which reads whole lists, and for
-        budgets of nodes by type.
-        """
+        """Returns a sampler that reads the files of its edges, if they take more bytes than the
+        budget. Else returns ``made``, as for edges in memory, without a budget, and for induced
+        subgraphs, LABOR and HGT."""
         whole = type(made) is not MacrobatchSampler or made.plan.subgraph is Subgraph.INDUCED
         if budget is None or whole or made.plan.labor is not None:
             return made
@@ -198,7 +195,8 @@ class DiskSampler(MacrobatchSampler):
             section.sources.add_(first)
 
     def _in_one_row(self, seeds: ops.SampledSeeds) -> ops.SampledSeeds:
-        """Returns seeds whose ids follow those of the types before theirs."""
+        """Returns the seeds in one numbering of all types: a node's number is its id within its
+        type plus the number of nodes of all types before."""
         types, excluded = self.schema.num_types, seeds.excluded
         if types == 1:
             return seeds

@@ -30,8 +30,8 @@ from pyg_batchgnn.types import Layout, SampledMinibatch
 
 
 class RelayPart:
-    """A rank's side of the relays of a sampler, without the exchanges. ``times, weights``: as of
-    `PartitionedSampler`. ``source_ids``: with ``plan.labor``, what `original_sources` returns."""
+    """A rank's work in remote sampling, without the exchanges. ``times, weights``: as in
+    `PartitionedSampler`. ``source_ids``: from `original_sources` with ``plan.labor``."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class RelayPart:
 
     @property
     def relays(self) -> int:
-        """The number of relays of a macrobatch: one per hop, and one for an induced subgraph."""
+        """The number of relays of a macrobatch: one a hop, and one more for an induced subgraph."""
         return self.plan.num_hops + (self.plan.subgraph is Subgraph.INDUCED)
 
     def begin(self, seeds: Sequence[Seeds], seed: int, epoch: int) -> Relay:
@@ -75,13 +75,13 @@ class RelayPart:
         return relay_answer(self._owned, words, counts, self._rules, self.form, hop)
 
     def finish(self, relay: Relay, seeds: Sequence[Seeds], seed: int, epoch: int) -> list[SampledMinibatch]:
-        """Returns the minibatches, whose ``node`` holds internal ids. ``seeds``: by original id."""
+        """Returns the minibatches, with internal node ids. ``seeds``: by original id."""
         return self._unpacker.minibatches(*relay.take(), seeds, seed, epoch)
 
 
 def original_sources(part: Part, comm: Communicator) -> list[Tensor]:
-    """Returns the original ids of the sources of a rank's own edges, by relation, of the dtype of
-    internal ids. Collective: the distinct sources of other ranks are asked for once."""
+    """Returns the original ids of the sources of this rank's in-edges, by relation, in the dtype of
+    internal ids. Collective: each distinct source of another rank is asked for once."""
     sources = [edges.indices.long() for edges in part.relations]
     distinct, places = ops.unique_nodes(sources, part.book.num_nodes)
     original = node_values(comm, part.book, distinct, part.node)
@@ -112,22 +112,21 @@ def _owned_graph(
 
 
 class PartitionedSampler:
-    """Samples the minibatches of a macrobatch over all ranks, one relay (remote neighbour sampling)
-    per hop for all of them.
+    """Samples the minibatches of a macrobatch over all ranks.
 
     The minibatches are bitwise identical to those of `MacrobatchSampler` on the whole graph. Each
-    hop takes one round of requests and one of responses (kind TOPOLOGY), whatever the number of
-    relations. With ``seeds_are_own`` the first hop takes none. An induced subgraph takes one relay
-    more. A world of one rank makes no exchange at all. With ``plan.labor`` the original ids of
-    sources are asked for once, when the sampler is made: 4 or 8 bytes for each own edge.
+    hop takes one relay: a round of requests and a round of responses (kind TOPOLOGY), for all
+    minibatches and relations. With ``seeds_are_own`` the first hop takes none. An induced subgraph
+    takes one relay more. One rank alone makes no exchange. With ``plan.labor`` the original ids of
+    sources are exchanged once, when the sampler is made: 4 or 8 bytes for each own edge.
 
     Args:
         part: this rank's part of the graph.
         comm: the communicator of all ranks; part ``r`` is on rank ``r``.
-        plan, seed, threads, layout, times, weights: as in `MacrobatchSampler`; times and weights
-            are those of the part's own edges.
-        seeds_are_own: True if every seed is a node of its rank's own part (schedule ``local``). It
-            is an argument, because all ranks must make the same exchanges.
+        plan, seed, threads, layout, times, weights: as in `MacrobatchSampler`, with the times and
+            weights of the part's own edges.
+        seeds_are_own: True if every seed is a node of its rank's own part (schedule "local"); it
+            decides which exchanges are made.
         excluding: True if seeds may have excluded pairs.
 
     All arguments but ``part``, ``threads`` and the arrays of times and weights must be the same on
@@ -161,13 +160,13 @@ class PartitionedSampler:
     def sample(
         self, internal: Sequence[Tensor], seed_lists: Sequence[Tensor | Seeds], epoch: int, macrobatch: int
     ) -> list[SampledMinibatch]:
-        """Samples one minibatch for each list of seeds; collective. Its ``node`` holds internal
-        ids, until its nodes' attributes are fetched.
+        """Samples one minibatch for each list of seeds; collective. ``node`` of a minibatch holds
+        internal ids until its attributes are fetched.
 
         Args:
             internal: [S_b] int64 internal ids of the seeds of each minibatch, by type in the order
                 of the schema.
-            seed_lists: the same seeds by original id, as of `MacrobatchSampler`. Ranks may give
+            seed_lists: the same seeds by original id, as in `MacrobatchSampler`. Ranks may give
                 different numbers of lists. The ends of excluded pairs must be seeds.
             epoch: any integer, taken modulo 2**64; the same on every rank.
             macrobatch: the macrobatch's number in the epoch, for the header of the exchanges.
@@ -175,7 +174,7 @@ class PartitionedSampler:
         Raises:
             TypeError, ValueError, IndexError: seeds of another dtype or shape, or outside the graph
                 or, with ``seeds_are_own``, the part.
-            CommError: a peer failed, or sent a message that cannot be.
+            CommError: a peer failed, or sent an impossible message.
         """
         if len(internal) != len(seed_lists):
             raise ValueError(f"{len(internal)} lists of seeds came with {len(seed_lists)} of original ids")
@@ -214,7 +213,7 @@ class PartitionedSampler:
     def _over_ranks(
         self, asked: RelayQuestions, header: Header
     ) -> tuple[RelayAnswers, tuple[Tensor, list[int]]]:
-        """Makes one relay. While the questions travel, this rank answers its own."""
+        """Makes one relay. While the requests travel, this rank answers its own."""
         under_way = self.comm.start_exchange(asked.words, asked.counts, header, ops.empty, asked.nodes)
         own = self._answer(asked.own, [asked.own.numel()], header.hop)
         questions = under_way.wait()

@@ -27,14 +27,14 @@ Fanouts: TypeAlias = tuple[Fanout, ...]
 
 
 class Replacement(enum.Enum):
-    """The rule whether a neighbour may be picked more than once."""
+    """Whether a neighbour may be picked more than once for one node."""
 
     WITHOUT = "without"
     WITH = "with"
 
 
 class TemporalStrategy(enum.Enum):
-    """The neighbours to pick among those that the seed's time allows."""
+    """Which neighbours are picked among those that the seed's time allows."""
 
     UNIFORM = "uniform"
     LAST = "last"  # the latest ones
@@ -55,7 +55,8 @@ class Subgraph(enum.Enum):
 class SamplingPlan:
     """The fanouts by hop and the rules of picking, checked once.
 
-    >>> SamplingPlan((10, -1)).num_hops  # ten neighbours of each seed, and all of theirs
+    >>> plan = SamplingPlan((10, -1))  # 10 neighbours of each seed, then all neighbours of those
+    >>> plan.num_hops
     2
 
     Attributes:
@@ -71,16 +72,15 @@ class SamplingPlan:
         temporal: which neighbours to pick in sampling by time.
         time_window: with times, neighbours must not be older than this before the seed's time, in
             the unit of the times; None: they may be of any age.
-        freeze: with times, seeds that are later than this are sampled at it; None: at their own.
+        freeze: with times, later seeds are sampled at this time; None: all at their own.
         subgraph: which edges the minibatch has.
-        labor: by what the random words of sources are keyed that the destinations of a minibatch
-            share ("hop", "layers" or "epoch"), so that fewer distinct nodes are sampled (LABOR,
-            Balin and Catalyurek 2023); None where every destination picks by itself.
+        labor: "hop", "layers" or "epoch": the destinations of a minibatch share a random word per
+            source, keyed by this, so that fewer distinct nodes are sampled (LABOR, Balin and
+            Catalyurek 2023). None: every destination picks by itself.
 
     Raises:
-        ValueError, TypeError: a fanout is no integer or below -1 and no float in (0, 1], relations
-            have different numbers of hops, or ``labor`` is unknown or beside a rule that it does
-            not know.
+        ValueError, TypeError: a fanout is neither an integer from -1 on nor a float in (0, 1],
+            relations differ in their hops, or ``labor`` does not go with another rule.
     """
 
     fanouts: Fanouts
@@ -134,7 +134,6 @@ class SamplingPlan:
         return dict(self.by_relation).get(relation, self.fanouts)
 
     def without_last_hop(self) -> SamplingPlan:
-        """Returns the plan without its last hop; its minibatches are otherwise the same."""
         if self.num_hops <= 1:
             raise ValueError(
                 f"an aggregation cache replaces the last hop of several, but the fanouts are "
@@ -161,7 +160,8 @@ class SamplingPlan:
         return f"fanouts={own or list(self.fanouts)}"
 
     def rules(self, schema: Schema, coo: bool) -> ops.SamplingRules:
-        """Returns the plan for a graph as the kernel takes it. ``coo``: as PyG's ``edge_index``."""
+        """Returns the plan as the kernel takes it. ``coo``: edges lie as in PyG's
+        ``edge_index``."""
         unknown = [relation for relation, _ in self.by_relation if relation not in schema.relations]
         if unknown:
             raise ValueError(
@@ -229,7 +229,8 @@ class Direction(enum.Enum):
             raise ValueError(f"sample_direction must be 'forward' or 'backward', got {name!r}") from None
 
     def fanouts(self, num_neighbors: Any) -> Any:
-        """Returns ``num_neighbors`` with the relations that are sampled in this direction."""
+        """Returns ``num_neighbors`` by the sampled graph's relations, which backward are
+        reversed."""
         values, default = _parts(num_neighbors)
         if self is Direction.FORWARD or not isinstance(values, Mapping):
             return num_neighbors
@@ -243,7 +244,7 @@ class Direction(enum.Enum):
 
 @dataclass(frozen=True)
 class NeighborChoice:
-    """The arguments of PyG's samplers that say which neighbours are chosen, checked."""
+    """The arguments of PyG's samplers that decide which neighbours are picked, checked."""
 
     num_neighbors: Any = ()  # fanouts by hop; a list, a dict by relation, or a `NumNeighbors`
     replace: bool = False  # True samples with replacement
@@ -288,13 +289,13 @@ class NeighborChoice:
         return Sortedness.PROMISED if self.is_sorted else Sortedness.UNKNOWN
 
     def rules(self) -> dict[str, Any]:
-        """Returns the fields but ``num_neighbors``, by the names of the loader's arguments."""
+        """Returns all fields but ``num_neighbors``, by the names of the loader's arguments."""
         own = {one.name: getattr(self, one.name) for one in dataclasses.fields(self)[1:]}
         return {**own, "subgraph_type": self.subgraph_type.value}
 
     def plan(self, schema: Schema, direction: Direction = Direction.FORWARD) -> SamplingPlan:
-        """Returns the plan for a graph, whose relations lead in ``direction``. Raises ValueError or
-        TypeError if ``num_neighbors`` does not fit it."""
+        """Returns the plan for a graph; backward, ``schema`` is of the reversed graph. Raises
+        ValueError or TypeError if ``num_neighbors`` does not fit."""
         # A graph without relations has fanouts all the same, which say the number of hops.
         relations = schema.relations or HOMOGENEOUS.relations
         fanouts = fanouts_by_relation(direction.fanouts(self.num_neighbors), relations)
@@ -314,7 +315,7 @@ class NeighborChoice:
 
 
 def subgraph_of(subgraph_type: Any, directed: bool) -> Any:
-    """Returns the subgraph type. ``directed=False``: PyG's deprecated word for an induced one."""
+    """Returns PyG's subgraph type; induced for ``directed=False``, PyG's deprecated argument."""
     if not isinstance(directed, bool):
         raise TypeError(f"directed must be True or False, got {directed!r}")
     if directed:
@@ -329,8 +330,8 @@ NEIGHBOR_CAP = 50
 
 @dataclass(frozen=True)
 class HGTPlan:
-    """The number of nodes of each type that each hop samples, checked once. Raises TypeError or
-    ValueError for a number that cannot be, no hop, or types with different numbers of hops."""
+    """The number of nodes of each type that each hop samples. Raises TypeError or ValueError for an
+    impossible number, no hop, or types with different numbers of hops."""
 
     # For each node type, or by name, the nodes to sample by hop; -1 samples all candidates.
     samples: tuple[tuple[str, tuple[int, ...]], ...]
@@ -371,8 +372,8 @@ class HGTPlan:
     def from_pyg(
         cls, num_samples: Any, node_types: Sequence[str], neighbor_cap: int | None = NEIGHBOR_CAP
     ) -> HGTPlan:
-        """Returns the plan that PyG's ``num_samples`` says: a list for all node types, or a dict of
-        lists by node type. Raises TypeError for another form, ValueError for wrong types."""
+        """Returns the plan for PyG's ``num_samples``: a list for all node types, or a dict of lists
+        by node type. Raises TypeError for another form, ValueError for other types."""
         if not isinstance(num_samples, Mapping):
             num_samples = dict.fromkeys(node_types, _samples_by_hop(num_samples))
         if unknown := [name for name in num_samples if name not in node_types]:
@@ -386,7 +387,7 @@ class HGTPlan:
         return cls(tuple((name, _samples_by_hop(num_samples[name])) for name in node_types), neighbor_cap)
 
     def rules(self, schema: Schema, coo: bool) -> ops.BudgetRules:
-        """Returns the plan for a graph, in the form that the kernel takes."""
+        """Returns the plan as the kernel takes it. ``coo``: as in `SamplingPlan.rules`."""
         by_type = dict(self.samples)
         if set(by_type) != set(schema.node_types):
             raise ValueError(
@@ -469,7 +470,7 @@ def fanouts_by_relation(num_neighbors: Any, relations: Sequence[Relation]) -> tu
 
 
 def as_integer(value: Any) -> int | None:
-    """Returns an integer of Python, NumPy or torch as Python's; None for booleans and all else."""
+    """Returns an integer of Python, NumPy or torch as an ``int``; None for any other value."""
     if isinstance(value, bool) or getattr(value, "dtype", None) is torch.bool:
         return None
     try:
@@ -509,9 +510,9 @@ def _relation(key: Any) -> Relation:
 
 
 def taken_probability(degree: Tensor, fanout: Fanout, replacement: Replacement) -> Tensor:
-    """Returns the probability, [n], that sampling a node takes a given one of its in-edges.
-    ``degree``: [n] floating point, how many it has. ``fanout``: the number of neighbours to pick,
-    -1 for all, or a share of them."""
+    """Returns [n], the probability that a given in-edge of a node is picked. ``degree``: [n]
+    floating-point, the node's in-edges. ``fanout``: the number of neighbours to pick, -1 for all,
+    or a share."""
     degree = degree.clamp(min=1)
     if fanout < 0:
         return torch.ones_like(degree)

@@ -27,7 +27,7 @@ PygOutput: TypeAlias = SamplerOutput | HeteroSamplerOutput
 
 
 class Names(enum.Enum):
-    """The names in a sample: of no types, or of all."""
+    """Whether the samples name node types."""
 
     NONE = "none"  # SamplerOutput, of a homogeneous graph
     TYPES = "types"  # HeteroSamplerOutput, whatever the number of types
@@ -35,7 +35,7 @@ class Names(enum.Enum):
 
 @dataclass(frozen=True)
 class PygForm:
-    """The form of the samples that a loader makes."""
+    """The form of the samples (PyG's ``SamplerOutput``) that a sampler makes."""
 
     names: Names = Names.NONE
     subgraph: SubgraphType = SubgraphType.directional
@@ -89,7 +89,7 @@ class PygForm:
         )
 
     def _ends(self, edges: Mapping[Relation, SampledEdges]) -> dict[Relation, tuple[Tensor, Tensor]]:
-        """Returns ends by relation. Relations that are not reached share a part, found once."""
+        """Returns (row, col) by relation. Relations without edges share one pair."""
         found: dict[int, tuple[Tensor, Tensor]] = {}
         for one in edges.values():
             if id(one) not in found:
@@ -98,8 +98,8 @@ class PygForm:
         return {name: found[id(one)] for name, one in edges.items()}
 
     def _metadata(self, minibatch: SampledMinibatch) -> Any:
-        """Returns PyG's metadata: of seeds, or of links, by relation if there are several. What
-        tokens are made of is behind those of seeds."""
+        """Returns PyG's metadata of seeds or of links, by relation if there are several. Tokens
+        follow the metadata of seeds."""
         if len(minibatch.links) == 1:
             return minibatch.links[0].metadata
         if minibatch.links:
@@ -159,7 +159,7 @@ class SeedInfo:
 def _add_tokens(
     batch: Any, out: PygOutput, tokens: Tokens, seed_time: Tensor | None, times: TokenTimes | None
 ) -> None:
-    """Adds tokens, with the times that the batch carries."""
+    """Adds ``batch.tokens``, with times if the batch carries the time attribute."""
     if isinstance(out, HeteroSamplerOutput):
         nodes, edges = ([batch[name] for name in names] for names in (out.node, out.row))
     elif "tokens" in batch:
@@ -174,7 +174,7 @@ def _add_tokens(
 
 
 def add_ids(batch: Any, out: PygOutput) -> None:
-    """Adds ids, counts and examples. ``n_id`` and ``e_id`` give way to the user's attributes."""
+    """Adds ids, counts and examples to a batch. A user's own ``n_id`` or ``e_id`` is kept."""
     if isinstance(out, HeteroSamplerOutput):
         _add_typed_ids(batch, out)
     else:
@@ -182,10 +182,8 @@ def add_ids(batch: Any, out: PygOutput) -> None:
 
 
 def put_entry(store: BaseStorage, name: str, value: Any) -> None:
-    """Puts a value into a store of a batch that is being made; None takes it away.
-
-    PyG has cached nothing about such a store. To look for that would take longer than all the rest.
-    """
+    """Puts a value into a store of a new batch; None removes the entry. PyG's own way also clears
+    caches, which a new store does not have, and is slower."""
     if value is None:
         store._mapping.pop(name, None)
     else:
@@ -265,8 +263,8 @@ class LinkInfo:
 
 
 def _refuse_shared_entries(one: Relation, other: Relation, timed: bool) -> None:
-    """Raises ValueError if triplets of two relations would have the same entries, which belong to
-    the types of the ends: ``src_index`` to the sources, for instance, and ``seed_time`` to both."""
+    """Raises ValueError if triplets of two relations would share an entry of the batch: entries
+    belong to node types, such as ``src_index`` to the sources' and ``seed_time`` to both."""
     shared = {a for a, b in ((one[0], other[0]), (one[2], other[2])) if a == b}
     if timed:
         shared |= {one[0], one[2]} & {other[0], other[2]}
@@ -286,7 +284,7 @@ def _remove(batch: Any, link: Any, relation: Relation) -> None:
 
 
 def pyg_batch(minibatch: SampledMinibatch, attributes: Mapping[Group, AttributeRows]) -> Data | HeteroData:
-    """Returns a minibatch as PyG's batch, with copies of its attributes."""
+    """Returns a minibatch as PyG's ``Data`` or ``HeteroData``, with copies of ``attributes``."""
     schema = minibatch.schema
     is_plain = not schema.has_names
     batch: Any = Data() if is_plain else HeteroData()

@@ -44,10 +44,8 @@ from pyg_batchgnn.types import Group, Relation
 
 
 class PygNodeSampler(BaseSampler):
-    """A sampler of macrobatches as PyG's `BaseSampler`.
-
-    Samples also depend on ``epoch``, which PyG's loaders do not know of.
-    """
+    """A sampler of macrobatches with the interface of PyG's `BaseSampler`. Samples depend on
+    ``epoch``, too, which PyG's loaders do not set."""
 
     macrobatch: Any  # the sampler that this one stands around
     form: PygForm  # the form of the samples
@@ -99,7 +97,7 @@ def names_of(data: Any) -> Names:
 
 
 def index_dtype(data: Any) -> torch.dtype:
-    """Returns the dtype of the ids in PyG's batches: that of the user's edges, int64 without."""
+    """Returns the dtype of ids in PyG's batches: that of the user's edges, else int64."""
     if not isinstance(data, (Data, HeteroData)):
         return torch.int64
     for store in data.edge_stores:
@@ -110,17 +108,21 @@ def index_dtype(data: Any) -> torch.dtype:
 
 
 class PygHGTSampler(PygNodeSampler):
-    """PyG's `HGTSampler`, with keyed samples and without torch-sparse.
+    """PyG's `HGTSampler` with random choices by key, and without torch-sparse.
+
+    >>> from torch_geometric.loader import NodeLoader
+    >>> sampler = PygHGTSampler(typed, [8, 8], seed=1)
+    >>> batch = next(iter(NodeLoader(typed, sampler, input_nodes="paper", batch_size=16)))
 
     Args:
         data, num_samples, neighbor_cap: as in `MacrobatchHGTLoader`.
-        is_sorted, share_memory: ignored; edges that are sorted are used where they lie, and worker
-            processes read the same memory.
+        is_sorted, share_memory: ignored, as sorted edges are found out and worker processes read
+            the same memory.
         seed: the key of every random choice.
         threads: at most this many threads work; torch's number if None.
 
-    Samples also depend on ``epoch``, which PyG's loaders do not know of. Assign it between epochs,
-    also a function that returns it.
+    Samples depend on ``epoch``, too, which PyG's loaders do not set. Assign it between epochs, or
+    assign a function that returns it.
 
     Raises:
         TypeError, ValueError, IndexError: arguments that do not fit the graph.
@@ -154,7 +156,7 @@ _KEPT = 64
 
 @dataclass(frozen=True)
 class LinkRules:
-    """The rules by which links are sampled, beside PyG's."""
+    """The rules of sampling links that PyG does not have."""
 
     exclude_existing: bool = False  # True if negatives must not be edges
     exclude_seed_edges: Any = False  # False, True, "reverse", or a dict from relations to their reverses
@@ -294,14 +296,14 @@ class PygNeighborSampler(PygNodeSampler):
     def sample_from_edges(
         self, inputs: EdgeSamplerInput, neg_sampling: NegativeSampling | None = None
     ) -> PygOutput:
-        """Samples one minibatch around the links ``inputs``, with keyed negatives.
+        """Samples one minibatch around the links ``inputs``, with negatives drawn by key.
 
-        Backward, the neighbours of the ends are the targets of edges from them. Links, negatives
-        and labels are as they are forward.
+        With ``sample_direction="backward"`` a node's neighbours are the targets of its out-edges.
+        Links, negatives and labels are the same.
 
         Raises:
-            ValueError: a negative cannot be drawn, or would be later than its link and must not.
-                The message names its link.
+            ValueError: with the link, a negative cannot be drawn, or is late and ``late_negatives``
+                is "raise".
         """
         relations = self.graph.schema.relations
         if inputs.input_type is None and len(relations) != 1:
@@ -339,14 +341,17 @@ class PygNeighborSampler(PygNodeSampler):
 
 
 class PygLinkSampler(PygNeighborSampler):
-    """A `PygNeighborSampler` whose negatives and neighbours can leave out edges.
+    """A `PygNeighborSampler` whose negatives avoid edges, and whose samples leave out edges of
+    links.
+
+    >>> from torch_geometric.loader import LinkLoader
+    >>> sampler = PygLinkSampler(data, [10, 5], exclude_seed_edges=True, seed=1)
+    >>> links = data.edge_index[:, :64]
+    >>> batch = next(iter(LinkLoader(data, sampler, edge_label_index=links, batch_size=32)))
 
     Args:
         data, num_neighbors: as in `PygNeighborSampler`.
-        exclude_existing: True for negatives that are no edges of the links' relation.
-        exclude_seed_edges: False, True, "reverse", or a dict from edge types to their reverses; see
-            `MacrobatchLinkNeighborLoader`.
-        late_negatives: "warn" or "raise", as in `MacrobatchLinkNeighborLoader`.
+        exclude_existing, exclude_seed_edges, late_negatives: as in `MacrobatchLinkNeighborLoader`.
         **kwargs: the other arguments of `PygNeighborSampler`.
     """
 

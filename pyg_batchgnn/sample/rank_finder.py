@@ -47,8 +47,8 @@ from pyg_batchgnn.types import Group, Relation
 
 @dataclass(frozen=True, eq=False)
 class EndNumbers:
-    """The numbers by which existing pairs name the nodes at one end of a relation. They are
-    positions in the pool of the end. Where it has no times, these are the original ids."""
+    """How pairs name the nodes at one end of a relation: by position in the pool of the end, which
+    is the original id if nodes have no times."""
 
     bounds: Tensor  # [ranks + 1] int64, the slice of the numbers that each rank answers for
     own: Tensor  # [n] int64, the number of each of this rank's own nodes of the type, by row
@@ -57,9 +57,9 @@ class EndNumbers:
 def with_entries(
     own: ExistingPairs, bounds: Tensor, comm: Communicator, sources: NodePool, targets: NodePool
 ) -> ExistingPairs:
-    """Returns the pairs (target, source) whose targets this rank answers for, with those of the few
-    targets of other ranks that a search for a target with a free source may lead to, whatever
-    target and limits it begins with. Collective. ``bounds``: as in `EndNumbers`."""
+    """Returns the pairs (target, source) of the targets of this rank's slice, and those of a few
+    targets of other ranks: the ones that a search for a target with a free source may go on to,
+    wherever it begins. Collective. ``bounds``: as in `EndNumbers`."""
     slice_of_rank = torch.arange(int(bounds[comm.rank]), int(bounds[comm.rank + 1]))
     entries = slice_of_rank[_entries(own, slice_of_rank, sources, targets)]
     of_held = (own.others(held) + held * own.num_others for held in map(int, entries))
@@ -85,10 +85,9 @@ def _of_all_ranks(comm: Communicator, own: Tensor) -> Tensor:  # collective; in 
 
 
 def _entries(pairs: ExistingPairs, held: Tensor, sources: NodePool, targets: NodePool) -> Tensor:
-    """Returns which targets of a slice a search that enters at its first one can end at. Such a
-    search looks for a target that may be drawn and has a free source among the first ones of the
-    pool, however many these are. It ends at a target whose first free source comes before those of
-    all targets that the search has passed."""
+    """Returns the targets of a slice at which a search may end that enters the slice at its first
+    target. A search ends at a target with a free source among the first ones of the pool. So it can
+    end at a target only if its first free source comes before those of all targets passed."""
     if not held.numel():
         return held
     first = _first_free(pairs, held, sources)
@@ -114,7 +113,7 @@ def _first_free(pairs: ExistingPairs, held: Tensor, sources: NodePool) -> Tensor
 
 @dataclass(frozen=True, eq=False)
 class RankPlan:
-    """The rule by which the negatives of one relation are drawn over ranks."""
+    """How the negatives of one relation are drawn over ranks."""
 
     plan: NegativePlan  # the rule. Its existing pairs are those that this rank answers for.
     # By end, the order of the nodes that it is drawn from; None by original id.
@@ -124,9 +123,8 @@ class RankPlan:
 
 
 class RankPlanner:
-    """Makes the plans of negatives of the links of a loader. All of it is collective. ``first``: by
-    group of nodes, [n] int64, the time from which each own node exists, by row; None if links have
-    no times."""
+    """Plans how the negatives of a loader's links are drawn; all methods are collective. ``first``:
+    by group of nodes, [n] int64, from when each own node exists; None without times."""
 
     def __init__(self, part: Part, comm: Communicator, first: Mapping[Group, Tensor] | None) -> None:
         self._part, self._comm, self._first = part, comm, first or {}
@@ -135,8 +133,8 @@ class RankPlanner:
     def plan(
         self, sampling: NegativeSampling, relation: Relation, time: Tensor | None, avoids_edges: bool
     ) -> RankPlan:
-        """Returns the rule by which the negatives of a relation are drawn, as `negative_plan` does.
-        ``time``: [n] int64, the times at which its links are sampled, or None."""
+        """As `negative_plan`, over ranks. ``time``: [n] int64, when the links are sampled, or
+        None."""
         mode, schema = NegativeMode(sampling.mode.value), self._part.schema
         types = [schema.type_number(name) for name in (relation[0], relation[2])]
         counts = [self._part.book.num_nodes_of(number) for number in types]
@@ -193,7 +191,7 @@ class RankPlanner:
         return RankPlan(replace(plan, existing=existing), orders, bounds)
 
     def _edge_ends(self, relation: int, sources: EndNumbers, targets: EndNumbers) -> tuple[Tensor, Tensor]:
-        """Returns the source and the target of each of this rank's in-edges, by number."""
+        """Returns source and target of each of this rank's in-edges, as `EndNumbers` name them."""
         part, edges = self._part, self._part.relations[relation]
         own = torch.empty(part.num_nodes, dtype=torch.int64)
         own[part.rows_of(part.schema.source_types[relation])] = sources.own
@@ -209,8 +207,8 @@ class RankPlanner:
 
 
 class Column(enum.IntEnum):
-    """The words of a question. A question is about a candidate of a binary negative, whose target
-    is the held end, or about a whole triplet negative, whose source is the held end."""
+    """The columns of a question [Q, columns] int64. It is about a candidate of a binary negative
+    (held end: target), or about a whole triplet negative (held end: source)."""
 
     RELATION = 0  # the number of the relation among those whose negatives avoid edges
     HELD = 1  # the held end
@@ -221,10 +219,9 @@ class Column(enum.IntEnum):
 
 
 class EdgeQuestions:
-    """Draws negatives that must not be edges, with the help of the ranks that know the edges. The
-    rank that answers for a candidate's target says whether an edge joins the two. If one joins the
-    last candidate, it also draws another source. A triplet's target is drawn by the rank that
-    answers for its source."""
+    """Draws negatives that must not be edges, and asks the ranks that know the edges. The rank of a
+    candidate's target says whether an edge joins the pair, and if it is the last candidate, draws
+    another source. The target of a triplet is drawn by the rank of its source."""
 
     def __init__(self, comm: Communicator, plans: Mapping[Relation, RankPlan]) -> None:
         self._comm = comm
@@ -238,9 +235,9 @@ class EdgeQuestions:
     def ask(
         self, draws: Sequence[tuple[Relation, NegativeDraw]], header: Header
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Draws negatives. Collective, two rounds. Returns the positions of sources, none for
-        triplets, and of targets, for each drawing. Raises ValueError if a negative cannot be drawn.
-        The message names its link."""
+        """Draws negatives, and yields for each entry of ``draws`` the positions of sources (none
+        for triplets) and of targets. Collective, two rounds. Raises ValueError, with the link, if a
+        negative cannot be drawn."""
         rows, to = [torch.empty(0, len(Column), dtype=torch.int64)], [torch.empty(0, dtype=torch.int64)]
         for relation, draw in draws:
             asked = _questions(draw)
@@ -254,8 +251,8 @@ class EdgeQuestions:
         return (_chosen(draw, answer) for (_, draw), answer in zip(draws, parts, strict=True))
 
     def _answer(self, rows: Tensor) -> Tensor:
-        """Returns the held and the other end of a pair that is no edge, for each question. They are
-        `NOTHING` where a candidate is an edge, or where nothing is free."""
+        """Returns for each question the held and the other end of a pair that no edge joins;
+        `NOTHING` if the candidate is an edge, or if no pair is free."""
         found = torch.empty(len(rows), 2, dtype=torch.int64)
         for number, plan in enumerate(self._plans.values()):
             which = (rows[:, Column.RELATION] == number).nonzero().view(-1)
@@ -318,11 +315,10 @@ class _Nodes:  # nodes of one type whose ids are wanted
 
 
 class RankFinder:
-    """Draws negatives and finds ends over ranks: the `LinkFinder` of a partitioned graph.
+    """The `LinkFinder` of a graph over ranks. ``plans``: by relation.
 
-    A macrobatch takes two rounds for the ids of ends that this rank does not own, and two more if
-    negatives must not be edges (kind LOOKUP). A world of one rank makes no exchange. ``plans``: by
-    relation, the same on all ranks but for what a rank answers for.
+    A macrobatch takes two rounds to look up ends that other ranks own, and two more if negatives
+    must not be edges (kind LOOKUP). One rank alone makes no exchange.
     """
 
     def __init__(self, part: Part, comm: Communicator, plans: Mapping[Relation, RankPlan]) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class ExcludedPairs:
-    """Pairs of nodes of one relation; their edges are left out of a minibatch."""
+    """Node pairs of one relation between which a minibatch picks no edge."""
 
     pairs: Tensor  # [2, n] int64, sources above targets, ids within their types
     # [n] int64, the number of the example that each pair is excluded for; None: for all. Ignored
@@ -55,9 +55,8 @@ class Seeds:
         example: Tensor | None = None,
         excluded: Mapping[Relation, ExcludedPairs] | None = None,
     ) -> Seeds:
-        """Returns the seeds given by the name of their types, [S_t] int64 node ids each; the others
-        have none. ``key``: the digest of the seeds; None: that of the node ids (`seeds_key`).
-        ``time, example``: as the attributes, in the order of ``nodes``."""
+        """Returns seeds from [S_t] int64 node ids by name of the type. ``key``: their digest; None
+        computes it (`seeds_key`). ``time, example``: as the attributes, in this order."""
         by_type = [_NONE] * schema.num_types
         for name, ids in nodes.items():
             by_type[schema.type_number(name)] = ids.contiguous() if isinstance(ids, Tensor) else ids
@@ -79,10 +78,10 @@ class Seeds:
 
 
 def seeds_key(schema: Schema, nodes: Sequence[Tensor]) -> int:
-    """Returns the digest of the seeds of a minibatch, [S_t] int64 by node type, in [0, 2**64).
-    In a graph of one node type this is `minibatch_key`. With more types, each type that has seeds
-    adds a digest of its name and that of its seeds, in ascending order of the names' UTF-8 bytes.
-    So the key does not depend on the order of the types."""
+    """Returns the digest of a minibatch's seeds, [S_t] int64 by node type, in [0, 2**64). In a
+    graph of one node type this is `minibatch_key`. Else each type with seeds adds a digest of its
+    name and one of its seeds, in order of the names' UTF-8 bytes, whatever the order of the
+    types."""
     if schema.num_types == 1:
         return ops.minibatch_key(nodes[0])
     key = 0
@@ -135,8 +134,7 @@ def gather_seeds(
 
 
 def _nodes(seeds: Sequence[Seeds]) -> tuple[list[Tensor], Tensor]:
-    """Returns the seeds by minibatch and type, and where each minibatch and type begins. Types
-    without seeds take no time of their own."""
+    """Returns all seeds by minibatch and type, and where each minibatch and type begins."""
     parts, places, sizes, first = [], [], [], 1
     for one in seeds:
         for number in sorted(one.types):
@@ -167,7 +165,7 @@ def _times(number: int, seeds: Seeds) -> Tensor:
 
 
 def frozen(time: Tensor | None, freeze: int | None) -> Tensor | None:
-    """Returns the times at which seeds or links are sampled, none later than ``freeze``."""
+    """Returns the times of seeds or links, none later than ``freeze``."""
     return time if time is None or freeze is None else time.clamp(max=freeze)
 
 
@@ -209,8 +207,7 @@ def _excluded(seeds: Sequence[Seeds], disjoint: bool) -> Tensor | None:
 
 
 def internal_seeds(number: int, seeds: Seeds, internal: Tensor, part: Part) -> Seeds:
-    """Returns the seeds of a minibatch by internal id. The ends of excluded pairs are found among
-    the seeds."""
+    """Returns a minibatch's seeds with internal ids. The ends of excluded pairs must be seeds."""
     what, book = f"seeds of minibatch {number}", part.book
     internal = internal.contiguous() if isinstance(internal, Tensor) else internal
     ops.check_vector(what, internal, (torch.int64,))

@@ -20,12 +20,12 @@ TimesOf: TypeAlias = Callable[[int], Tensor]
 
 
 class Tokens(NamedTuple):
-    """The first K nodes around each of S seeds, breadth first.
+    """The first K nodes around each of S seeds, breadth first, for graph transformers.
 
-    The first token is the seed. Its neighbours follow, then theirs: those of an earlier token
-    first, of one token by relation, and in the order in which they were sampled. A node is one
-    token, by the first of the edges that lead to it. Seeds are in the order of ``input_id``. A row
-    with fewer nodes ends in padding: False in ``mask``, 0 in ``time``, -1 in all others.
+    The first token is the seed. The neighbours of an earlier token come first, those of one token
+    by relation and in the order in which they were sampled. A node is one token, by the first edge
+    that leads to it. Seeds are in the order of ``input_id``. A row with fewer nodes ends in
+    padding: False in ``mask``, 0 in ``time``, -1 elsewhere.
     """
 
     mask: Tensor  # [S, K] bool, True for tokens, False for padding
@@ -57,7 +57,7 @@ def tokens_of(minibatch: SampledMinibatch, count: int) -> Tokens:
 
 @dataclass(frozen=True)
 class TokenTimes:
-    """The times that tokens have."""
+    """The attribute from which tokens get their times, and the types and relations that have it."""
 
     name: str  # the attribute
     # types, relations: the numbers of those whose nodes or edges have it.
@@ -66,8 +66,7 @@ class TokenTimes:
 
     def put(self, tokens: Tokens, seed_time: Tensor | None, of_nodes: TimesOf, of_edges: TimesOf) -> Tokens:
         """Returns tokens with times. ``seed_time``: [S] int64; None for the times of the seeds'
-        nodes. ``of_nodes, of_edges``: return those of the batch's nodes of a type, and of its edges
-        of a relation."""
+        nodes. ``of_nodes, of_edges``: return the times of a type's nodes, a relation's edges."""
         time = _times_at(tokens.type, tokens.node, {one: of_nodes(one) for one in self.types})
         seeds = time[:, 0] if seed_time is None else seed_time
         if self.relations:
@@ -77,7 +76,7 @@ class TokenTimes:
 
 
 def _times_at(number: Tensor, row: Tensor, times: Mapping[int, Tensor]) -> Tensor:
-    """Returns the times of rows [S, K] by the numbers of their types; `_ALWAYS` without a time."""
+    """Returns times [S, K] of rows by the index of their type; `_ALWAYS` without times."""
     known, last = [row.new_tensor([_ALWAYS])], 1
     # By number, where the times of a type begin: before all where it has none, as the last here.
     begin = row.new_full((max(times, default=-1) + 3,), -_MOST_ROWS)

@@ -21,20 +21,20 @@ LOOKUP = Header(MessageKind.LOOKUP)
 
 
 def internal_ids(part: Part, comm: Communicator, original: Tensor, node_type: int = 0) -> Tensor:
-    """Looks up internal ids of original ids of one node type, [n] int64. Collective, two rounds.
-    Raises IndexError if an id is not in the graph."""
+    """Looks up the internal ids of original ids ``original`` [n] int64 of one node type.
+    Collective, two rounds. Raises IndexError if an id is not in the graph."""
     return internal_ids_by_type(part, comm, {node_type: original})[node_type]
 
 
 def internal_ids_by_type(part: Part, comm: Communicator, original: Mapping[int, Tensor]) -> dict[int, Tensor]:
-    """Looks up internal ids of original ids [n] int64, by number of the node type, which may differ
-    between ranks. Collective, two rounds for all. Raises IndexError if one is not there."""
+    """As `internal_ids`, for original ids [n] int64 by number of the node type. Ranks may ask for
+    other types. Two rounds in all."""
     found = SlicedTables(comm, directory_tables(part)).find(list(original.items()), LOOKUP)
     return dict(zip(original, found, strict=True))
 
 
 def directory_tables(part: Part) -> list[Slices]:
-    """Returns the internal ids of the nodes of each type by original id, in slices."""
+    """Returns the table from original to internal ids of each node type, in slices."""
     tables = []
     for number, name in enumerate(part.schema.node_types):
         bounds = even_bounds(part.book.num_nodes_of(number), part.book.parts)
@@ -51,9 +51,8 @@ def original_ids(part: Part, comm: Communicator, internal: Tensor) -> Tensor:
 
 
 def edge_targets(part: Part, comm: Communicator, edge: Tensor, relation: int = 0) -> Tensor:
-    """Looks up the internal ids of the destinations of edges of a relation by input edge id [n]
-    int64. Collective, two rounds. There is no directory of edges: every rank is asked for all of
-    them. That suits reading and writing a few attributes, not an epoch."""
+    """Looks up the targets of edges [n] int64, given by input edge ids of a relation, as internal
+    ids. Collective, two rounds. Every rank is asked for all edges: not for an epoch's."""
     ops.check_range("edge ids", edge, part.edge_counts[relation], "edge ids")
     asked = comm.all_gather(edge, LOOKUP)
     own, first = part.relations[relation], part.nodes_of(part.schema.target_types[relation]).start
@@ -76,13 +75,13 @@ def edge_targets(part: Part, comm: Communicator, edge: Tensor, relation: int = 0
 
 
 def even_bounds(count: int, ranks: int) -> Tensor:
-    """Returns the bounds of slices of ``count`` entries, equally long but for the last."""
+    """Returns [ranks + 1] int64, bounds of equal slices of ``count`` entries but a shorter last."""
     return (torch.arange(ranks + 1) * slice_size(count, ranks)).clamp(max=count)
 
 
 @dataclass(frozen=True, eq=False)
 class Slices:
-    """A table whose entries are numbered from 0. Each rank has a range of them."""
+    """A table of integers that is cut over ranks: each rank holds a range of entries."""
 
     name: str  # what the numbers are, for errors
     bounds: Tensor  # [ranks + 1] int64, the first number of each rank, then the number of entries
@@ -90,7 +89,7 @@ class Slices:
 
 
 class SlicedTables:
-    """Several tables, cut in the same way on every rank, that are asked together."""
+    """Several tables cut over ranks, which are asked in the same rounds."""
 
     def __init__(self, comm: Communicator, tables: Sequence[Slices]) -> None:
         self._comm, self.tables = comm, tuple(tables)
@@ -99,9 +98,9 @@ class SlicedTables:
         self._starts = sizes.cumsum(1) - sizes
 
     def find(self, wanted: Sequence[tuple[int, Tensor]], header: Header) -> list[Tensor]:
-        """Looks up entries of any of the tables. Collective, two rounds for all. ``wanted`` pairs
-        the position of a table with [n] int64 numbers of entries. The result has [n] int64 entries
-        for each pair. Raises IndexError if a table has no such entry."""
+        """Looks up entries. Collective, two rounds for all. ``wanted``: pairs of a table's position
+        and the entry numbers [n] int64. Returns the entries [n] int64 for each pair. Raises
+        IndexError if a table has no such entry."""
         none = torch.empty(0, dtype=torch.int64)
         to, place = [none], [none]
         for at, numbers in wanted:
@@ -128,8 +127,9 @@ class SlicedTables:
 def ask(
     comm: Communicator, rows: Tensor, to: Tensor, answer: Callable[[Tensor], Tensor], header: Header
 ) -> Tensor:
-    """Sends each request, a row of ``rows`` [n, ...], to a rank and returns the responses in their
-    order. Collective, two rounds; none in a world of one rank."""
+    """Sends each row of ``rows`` [n, ...] as a request to rank ``to`` [n], and returns the
+    responses in the same order. ``answer``: computes responses from the requests that arrive.
+    Collective, two rounds; none with one rank."""
     if comm.size == 1:
         return answer(rows)
     order = torch.argsort(to, stable=True)

@@ -24,29 +24,28 @@ from pyg_batchgnn.types import EDGES, HOMOGENEOUS, Group, Schema
 
 
 class DistFeatureStore(FeatureStore):
-    """The attributes of a partitioned graph.
+    """The attributes of a graph over ranks, as a PyG `FeatureStore` (example: `DistGraphStore`).
 
     A rank holds the attributes of its nodes (features, labels, masks of the splits) and of their
-    in-edges.
-
-    Making a store is collective. So are `get_tensor`, `multi_get_tensor` and `put_tensor`: every
-    rank calls them, in the same order, for the same attributes. Each rank gives ids of its own
-    choice, possibly none. Ids are the user's: original node ids, positions in the input edge list.
-    PyG's name of a group is the node type or the relation; in a homogeneous graph it is None for
-    nodes and `EDGE_TYPE` for edges.
+    in-edges. Making a store is collective, and so are `get_tensor`, `multi_get_tensor` and
+    `put_tensor`: every rank calls them in the same order for the same attributes, with any ids,
+    maybe none. Ids are the user's: original node ids, positions in the input edge list. PyG's name
+    of a group is the node type or the relation; in a homogeneous graph it is None for nodes and
+    `EDGE_TYPE` for edges.
 
     Args:
         part: this rank's part, of as many parts as there are ranks.
-        floats: element type in which floating-point attributes are held and travel, for instance
-            torch.bfloat16, which halves them; None leaves them as they are. Int8-quantised features
-            stay so, and are decoded into it.
-        share: True lets the ranks of a host read each other's rows in memory that they share. This
-            rank's tables are copied there.
-        memory_budget: bytes, or a text such as "2GiB", for this rank's tables that are mapped from
-            files, as those of `load_partition` are. The smallest are held as far as it reaches.
-            Rows of the others are read past the page cache when they are wanted: by this rank and
-            for other ranks, or with ``share`` by every rank of the host, which must see the file.
-            They cannot be written to. None holds all. Either all ranks give one or none.
+        comm: the communicator of all ranks.
+        floats: the dtype in which floating-point attributes are held and sent, for instance
+            torch.bfloat16, which halves their bytes; None for their own. int8-quantised features
+            stay quantised and are decoded into it.
+        share: True puts this rank's tables into memory in which the ranks of a host read each
+            other's rows.
+        memory_budget: bytes, or a text such as "2GiB", to hold this rank's tables that are mapped
+            from files (`load_partition`). The smallest ones are held. Rows of the others are read
+            past the page cache, by this rank for itself and other ranks, with ``share`` by every
+            rank of the host, which must see the file; they cannot be written to. None holds all.
+            All ranks or none give a budget.
     """
 
     #: By this a loader knows a graph over ranks, without importing this file.
@@ -121,23 +120,23 @@ class DistFeatureStore(FeatureStore):
 
     @property
     def book(self) -> PartitionBook:
-        """The partition book: who owns which node."""
+        """The partition book: the owner of each node."""
         return self.part.book
 
     @property
     def version(self) -> int:
-        """The number of calls of `put_tensor`, the same on every rank, also on stores that were
-        made of this one, or that this one was made of. Caches compare it."""
+        """The number of `put_tensor` calls on this store and all stores that share its tables, the
+        same on every rank. Caches compare it."""
         return self._writes[0]
 
     @property
     def own(self) -> LocalShard:
-        """This rank's rows; row i of a node attribute is the node ``part.node[i]``."""
+        """This rank's rows; row i of a node attribute belongs to ``part.node[i]``."""
         return self.readable[self.comm.rank]
 
     @property
     def fields(self) -> dict[Group, dict[str, Field]]:
-        """The element type and the shape of every attribute, by group and name."""
+        """The dtype and the row shape of every attribute, by group and name."""
         return {
             group: {name: Field(table.dtype, tuple(table.shape[1:])) for name, table in tables.items()}
             for group, tables in self.own.attributes.items()
@@ -145,7 +144,7 @@ class DistFeatureStore(FeatureStore):
 
     @property
     def disk_reads(self) -> ReadCounters:
-        """The counts of all that this rank has read from files since the store was made."""
+        """The counts of this rank's reads from files since the store was made."""
         total = ReadCounters()
         for shard in self.readable.values():
             for rows in shard.disk:
@@ -153,18 +152,18 @@ class DistFeatureStore(FeatureStore):
         return total
 
     def reader(self, columns: Mapping[Group, Columns]) -> RowReader:
-        """Makes a reader of rows by internal id, of the same attributes on every rank."""
+        """Makes a reader of rows by internal id. All ranks give the same attributes."""
         return RowReader(self.part, self.comm, self.readable, columns)
 
     def with_attribute(self, group: Group, name: str, rows: Mapping[int, Tensor]) -> DistFeatureStore:
-        """Makes a store with one more attribute, which is not copied. ``rows``: by rank, for all
-        ranks in ``readable``: [n, ...], of the same type everywhere."""
+        """Returns a store with one more attribute, without a copy. ``rows``: [n, ...] for each rank
+        in ``readable``, of the same dtype everywhere."""
         if name in self.own.attributes[group]:
             raise ValueError(f"the graph has a {_named(group)} attribute {name!r} already; rename it")
         return self.with_table(group, name, rows)
 
     def with_table(self, group: Group, name: str, rows: Mapping[int, Tensor]) -> DistFeatureStore:
-        """Makes a store in which an attribute, new or not, has these rows."""
+        """Returns a store with ``rows`` as an attribute, new or not, as in `with_attribute`."""
         other = copy.copy(self)
         other.readable = {
             rank: shard.with_attribute(group, name, rows[rank]) for rank, shard in self.readable.items()
@@ -184,7 +183,7 @@ class DistFeatureStore(FeatureStore):
         return self._multi_get_tensor([attr])[0]
 
     def _multi_get_tensor(self, attrs: list[TensorAttr]) -> list[Any]:
-        """Reads attributes with one look-up and one exchange for all that have the same index."""
+        """Reads attributes, with one look-up and one exchange for those with the same index."""
         for attr in attrs:
             self._table(attr)  # refuses what is not there before anything is exchanged
         found: list[Any] = [None] * len(attrs)
@@ -204,7 +203,7 @@ class DistFeatureStore(FeatureStore):
         return found
 
     def _read(self, names: Sequence[str], attr: TensorAttr) -> dict[str, Tensor]:
-        """Reads the rows of an attribute's index, of the given attributes of its group."""
+        """Reads the attributes ``names`` of a group, at the index of ``attr``."""
         group = self._group(attr)
         unique, inverse = torch.unique(self._ids(attr), return_inverse=True)
         request = self._located(group, unique)
@@ -217,8 +216,8 @@ class DistFeatureStore(FeatureStore):
         return {name: ops.gather_rows(block, place[inverse]) for name, block in blocks.items()}
 
     def _put_tensor(self, tensor: Any, attr: TensorAttr) -> bool:
-        """Overwrites rows in the tables of their owners. If several ranks give a row for the same
-        id, the last row of the highest rank stays."""
+        """Sends rows to their owners, who overwrite theirs. If several ranks give a row for the
+        same id, the last one of the highest rank stays."""
         table, index, group = self._table(attr), self._ids(attr), self._group(attr)
         if (str(group), str(attr.attr_name)) in self._on_disk:
             raise ValueError(
@@ -255,13 +254,12 @@ class DistFeatureStore(FeatureStore):
         )
 
     def _get_tensor_size(self, attr: TensorAttr) -> tuple[int, ...] | None:
-        """The shape of the whole attribute, all ranks together."""
+        """The shape of the whole attribute over all ranks."""
         group = self._group(attr)
         table = self.own.attributes[group].get(str(attr.attr_name))
         return None if table is None else (self.num_rows[group], *table.shape[1:])
 
     def _table(self, attr: TensorAttr) -> Tensor:
-        """This rank's rows of an attribute."""
         group = self._group(attr)
         tables = self.own.attributes[group]
         if attr.attr_name not in tables:
@@ -272,7 +270,7 @@ class DistFeatureStore(FeatureStore):
         return tables[attr.attr_name]
 
     def _ids(self, attr: TensorAttr) -> Tensor:
-        """Returns the index of an attribute as ids that exist, [n] int64."""
+        """Returns the index of an attribute as checked ids, [n] int64."""
         index, group = attr.index, self._group(attr)
         if index is None:
             raise ValueError(
@@ -291,7 +289,7 @@ class DistFeatureStore(FeatureStore):
         return ids
 
     def _located(self, group: Group, ids: Tensor) -> RowRequest:
-        """Looks up ids that users know [n] int64; rows come in their order. Collective."""
+        """Looks up the user's ids [n] int64; returns their places, in this order. Collective."""
         schema = self.part.schema
         if group.is_node:
             return RowRequest(internal_ids(self.part, self.comm, ids, schema.node_groups.index(group)))
@@ -299,7 +297,7 @@ class DistFeatureStore(FeatureStore):
         return RowRequest(edge_targets(self.part, self.comm, ids, number), ids)
 
     def _group(self, attr: TensorAttr) -> Group:
-        """Returns the group of an attribute, which the graph has."""
+        """Returns the group of an attribute. Raises KeyError if the graph lacks it."""
         group = group_of(attr, self.part.schema)
         self.part.schema.type_of_rows(group)
         return group

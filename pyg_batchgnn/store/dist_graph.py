@@ -21,25 +21,31 @@ from pyg_batchgnn.types import Schema
 
 @dataclass(frozen=True)
 class StoreShape:
-    """The size of a whole graph that is spread over ranks."""
+    """The node types and node counts of a graph that is partitioned over ranks."""
 
     schema: Schema  # the node types and the relations
     num_nodes: tuple[int, ...]  # the number of nodes of each type
 
 
 class DistGraphStore(GraphStore):
-    """The edges of a partitioned graph. A rank holds all in-edges of the nodes that it owns.
+    """The edges of a graph that is partitioned over ranks, as a PyG `GraphStore`. A rank holds all
+    in-edges of the nodes that it owns. Making a store is collective. Methods that are collective
+    say so.
 
-    Making a store is collective. Methods that are collective say so.
+    >>> with Communicator.create("graph") as comm:
+    ...     part = partition(dataset, "ldg", comm=comm)
+    ...     stores = DistFeatureStore(part, comm), DistGraphStore(part, comm)
+    ...     loader = MacrobatchNeighborLoader(stores, [10, 5], "train", batch_size=32)
 
     Args:
         part: this rank's part, of as many parts as there are ranks.
-        comm: of all ranks. The stores and loaders of a graph share one; training needs another one.
+        comm: the communicator of all ranks. The stores and loaders of a graph share it; training
+            needs another one.
         topology: the whole graph, from `replicate_topology`, for hybrid partitioning: every rank
-            has all edges, sampling asks no other rank, and only attributes are spread over ranks.
+            has all edges and samples by itself; only attributes are spread over ranks.
 
     Raises:
-        ValueError: the part is not this rank's, or the topology not that of the graph.
+        ValueError: the part is not this rank's, or the topology is of another graph.
         AgreementError: ranks have parts of different graphs.
     """
 
@@ -77,7 +83,7 @@ class DistGraphStore(GraphStore):
 
     @property
     def shape(self) -> StoreShape:
-        """The numbers of the whole graph by node type."""
+        """The node types and node counts of the whole graph."""
         return StoreShape(self.part.schema, tuple(self.book.sizes.sum(0).tolist()))
 
     @property
@@ -91,17 +97,17 @@ class DistGraphStore(GraphStore):
         return self.part.num_edges
 
     def internal_ids(self, original: Tensor, node_type: int = 0) -> Tensor:
-        """Returns internal ids of original ids [n] int64. Collective without ``topology``."""
+        """As `store.internal_ids`; collective without ``topology``."""
         if self.topology is not None:
             return self.topology.internal[node_type][original].to(torch.int64)
         return internal_ids(self.part, self.comm, original, node_type=node_type)
 
     def internal_ids_by_type(self, original: Mapping[int, Tensor]) -> dict[int, Tensor]:
-        """Returns internal ids of original ids [n] int64, by type number. Collective, 2 rounds."""
+        """As `internal_ids`, by number of the node type. Collective without ``topology``."""
         return internal_ids_by_type(self.part, self.comm, original)
 
     def get_all_edge_attrs(self) -> list[EdgeAttr]:
-        """Returns the edges of each relation."""
+        """Returns PyG's description of the edges of each relation."""
         schema, book = self.part.schema, self.book
         ends = zip(schema.relations, schema.source_types, schema.target_types, strict=True)
         return [
@@ -110,8 +116,8 @@ class DistGraphStore(GraphStore):
         ]
 
     def _get_edge_index(self, edge_attr: EdgeAttr) -> tuple[Tensor, Tensor] | None:
-        """Returns the sources and the destinations of this rank's edges of a relation, by
-        destination, as original ids. Collective. All ranks together have every edge once."""
+        """Returns (sources, targets) of this rank's edges of a relation, sorted by target, as
+        original ids. Collective. All ranks together have every edge once."""
         if edge_attr.layout is not EdgeLayout.COO:
             raise ValueError(
                 f"the graph is spread over ranks: a rank's own edges can be had in layout 'coo', not in "
@@ -145,8 +151,8 @@ class OwnEdges:
 
 
 def own_edges(part: Part, comm: Communicator, relation: int) -> OwnEdges:
-    """Returns a rank's own edges. Collective; counts as `MessageKind.PARTITION`. The original ids
-    of sources that other ranks own are asked of their owners, in rounds."""
+    """Returns a rank's edges of a relation, by original ids. Collective, in rounds: the owners of
+    remote sources are asked for the ids. Counts as `MessageKind.PARTITION`."""
     edges = part.relations[relation]
     distinct, (place,) = ops.unique_nodes([edges.indices.to(torch.int64)], part.book.num_nodes)
     source = node_values(comm, part.book, distinct, part.node)[place.long()]

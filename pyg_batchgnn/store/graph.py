@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TypedGraph:
-    """The in-edges of every node, by relation. All relations get one dtype of source ids. Raises
-    TypeError, ValueError or IndexError if the arrays do not fit together."""
+    """A graph of any number of node types and relations, by destination. All relations have one
+    dtype of source ids. Raises TypeError, ValueError or IndexError if the arrays do not fit."""
 
     schema: Schema  # the node types and the relations
     num_nodes: tuple[int, ...]  # the number of nodes of each type
@@ -83,9 +83,9 @@ class TypedGraph:
     def from_edge_indices(
         cls, schema: Schema, num_nodes: Mapping[str, int], edge_indices: Mapping[Relation, Tensor]
     ) -> TypedGraph:
-        """Sorts the edge list of each relation, [2, E_r] int32 or int64 in any order, by
-        destination. A relation that is missing has no edges. Raises IndexError if an id is negative
-        or not below the number of nodes of its type."""
+        """Sorts edge lists by destination: by relation [2, E_r] int32 or int64, sources above
+        targets, in any order. A missing relation has no edges. Raises IndexError if an id is
+        negative or not below the number of nodes of its type."""
         for relation in edge_indices:
             schema.relation_number(relation)
         none = torch.empty(2, 0, dtype=torch.int64)
@@ -97,7 +97,7 @@ class TypedGraph:
 
     @classmethod
     def of_dataset(cls, dataset: Dataset) -> TypedGraph:
-        """Returns a data set's graph: edges by destination as they lie, edge lists sorted."""
+        """Returns a data set's graph. Edges by destination are used in place, edge lists sorted."""
         counts = {nodes.name: nodes.num_nodes for nodes in dataset.node_sets}
         relations = [
             ops.build_csc(edges.edge_index, counts[edges.relation[2]], counts[edges.relation[0]])
@@ -108,7 +108,7 @@ class TypedGraph:
         return cls(dataset.schema, tuple(counts.values()), tuple(relations))
 
     def advise_huge_pages(self) -> TypedGraph:
-        """Asks for huge pages under the arrays, as sampling reads at random. Returns the graph."""
+        """Asks for huge pages for the arrays, which sampling reads at random. Returns the graph."""
         arrays = ((one.indptr, one.indices, one.edge_ids) for one in self.relations)
         for array in itertools.chain.from_iterable(arrays):
             if array is not None:
@@ -118,11 +118,10 @@ class TypedGraph:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CscGraph:
-    """A graph by destination: the in-edges of every node.
+    """A homogeneous graph by destination: the in-edges of every node.
 
-    The in-edges of a node are in ascending input edge id, the canonical order of the sampling
-    contract. The arrays are checked when the graph is made, and again by samplers if torch has
-    written to them since.
+    The in-edges of a node are in ascending input edge id, on which samples depend. The arrays are
+    checked when the graph is made, and again by samplers if torch has written to them since.
 
     >>> graph = CscGraph.from_edge_index(data.edge_index, data.num_nodes)
     >>> graph.num_nodes, graph.num_edges
@@ -151,7 +150,7 @@ class CscGraph:
 
     @property
     def edge_ids(self) -> Tensor | None:
-        """[num_edges] int32 or int64, the input id of each edge; None where it is the position."""
+        """[num_edges] int32 or int64, the input id of each edge; None if it is the position."""
         return self.in_edges.edge_ids
 
     @property
@@ -166,29 +165,29 @@ class CscGraph:
 
     @cached_property
     def typed(self) -> TypedGraph:
-        """The same graph as one of one node type and one relation."""
+        """The same graph as a `TypedGraph` of one node type and one relation."""
         return TypedGraph(HOMOGENEOUS, (self.num_nodes,), (self.in_edges,))
 
     @property
     def owned_edges(self) -> OwnedEdges:
-        """The same edges, all of them owned by this process."""
+        """The same edges for passes over all nodes, which this process owns."""
         nodes = self.num_nodes
         return OwnedEdges(self.in_edges, torch.arange(nodes), 0, nodes, self.num_edges)
 
     @classmethod
     def from_edge_index(cls, edge_index: Tensor, num_nodes: int) -> CscGraph:
-        """Sorts an edge list by destination. Ids take 4 bytes where they fit, else 8.
-        ``edge_index``: [2, E] int32 or int64, sources above destinations, in any order. Raises
-        IndexError if an id is negative or not below ``num_nodes``."""
+        """Sorts an edge list by destination. Ids take 4 bytes if they fit, else 8. ``edge_index``:
+        [2, E] int32 or int64, sources above destinations, in any order. Raises IndexError if an id
+        is negative or not below ``num_nodes``."""
         return cls(ops.build_csc(edge_index, num_nodes))
 
     @classmethod
     def from_csc(cls, indptr: Tensor, indices: Tensor, edge_ids: Tensor | None = None) -> CscGraph:
-        """Wraps arrays that are by destination already. Nothing is copied. ``indptr``: [N + 1]
-        int64, from 0 to E, ascending. ``indices``: [E] int32 or int64, in [0, N). ``edge_ids``: [E]
-        int32 or int64, in [0, E); None: the positions. Samples are uniform in any order of a node's
-        in-edges, but they are those of the same edge list only in ascending edge id. Raises
-        TypeError, ValueError or IndexError, naming the entry, if the arrays do not fit together."""
+        """Wraps arrays by destination, without a copy. ``indptr``: [N + 1] int64, from 0 to E,
+        ascending. ``indices``: [E] int32 or int64, in [0, N). ``edge_ids``: [E] int32 or int64, in
+        [0, E); None: the positions. If the edge ids of a node do not ascend, samples are as random,
+        but others than from the edge list. Raises TypeError, ValueError or IndexError, with the
+        entry, if the arrays do not fit together."""
         return cls(InEdges.checked(indptr, indices, edge_ids))
 
     def advise_huge_pages(self) -> CscGraph:
@@ -197,7 +196,7 @@ class CscGraph:
 
 
 def reversed_relation(relation: Relation) -> Relation:
-    """Returns a relation from its target type to its source type, of the same name."""
+    """Returns (target type, name, source type) of a relation."""
     source, name, target = relation
     return target, name, source
 

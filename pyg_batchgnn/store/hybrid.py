@@ -20,7 +20,7 @@ from pyg_batchgnn.types import Group
 
 @dataclass(frozen=True, eq=False)
 class HybridTopology:
-    """The edges of a whole graph. The ranks of a host share one copy."""
+    """The edges of a whole graph, in one copy for all ranks of a host."""
 
     graph: TypedGraph  # by original ids, with input edge ids
     # For each node type, [N_t] ``book.id_dtype``, the internal ids, by which attributes are found.
@@ -28,10 +28,10 @@ class HybridTopology:
 
 
 def replicate_topology(part: Part, comm: Communicator) -> HybridTopology:
-    """Copies the topology of all parts to every host. Collective. The first rank of each host
-    receives the other parts in rounds and writes them to memory that its host shares. Nothing is
-    left behind, however the ranks end. The in-edges of a node are in ascending input edge id, as in
-    `TypedGraph.from_edge_indices`."""
+    """Copies the edges of all parts to every host, for hybrid partitioning. Collective. The first
+    rank of each host receives the other parts in rounds and writes them to memory that its host
+    shares, which is freed however the ranks end. A node's in-edges are in ascending input edge
+    id."""
     leader = comm.ranks_of_host[0]
     shared = allocate_on_host(comm, _specs(part) if leader == comm.rank else {})[leader]
     relations = tuple(
@@ -101,17 +101,17 @@ def _send_edges(part: Part, relation: int, comm: Communicator, writer: TopologyW
 
 
 def to_hosts(comm: Communicator, rows: Tensor) -> Iterator[tuple[int, Tensor]]:
-    """Sends rows to the first rank of every host; yields what came, with the rank that sent it."""
+    """Sends rows to the first rank of every host; yields (sending rank, rows) there."""
     leaders = {host: rank for rank, host in reversed(list(enumerate(comm.hosts)))}.values()
     parts = [rows if rank in leaders else rows[:0] for rank in range(comm.size)]
     return enumerate(comm.exchange(parts, None, MessageKind.PARTITION).split())
 
 
 class TopologyWriter:
-    """Writes parts that other ranks send, all nodes before the first edge. The targets of a
-    relation are counted here in order of their internal ids, so those of a part are a contiguous
-    range. ``relations``: arrays of zeros for all in-edges by original id. ``internal``: such ones
-    for the internal ids of the nodes of each type."""
+    """Writes the parts that other ranks send, all nodes before the first edge. Until the end the
+    targets of a relation are in the order of internal ids, so that a part's targets are a range.
+    ``relations, internal``: arrays of zeros to write to, for the in-edges by original id, and for
+    the internal ids of each node type."""
 
     def __init__(self, part: Part, relations: Sequence[InEdges], internal: Sequence[Tensor]) -> None:
         schema, book = part.schema, part.book
@@ -127,8 +127,8 @@ class TopologyWriter:
         ]
 
     def nodes(self, part: int, first: int, columns: Tensor) -> None:
-        """Writes nodes. ``columns``: [n, 1 + w], original ids, and the numbers of in-edges of each
-        relation into the node's type."""
+        """Writes nodes. ``columns``: [n, 1 + w], their original ids, and their numbers of in-edges
+        for each of the w relations into their type."""
         self._original[first : first + len(columns)] = columns[:, 0]
         for node_type, relations in enumerate(self._schema.relations_into):
             own = self._book.nodes_of(part, node_type)
@@ -143,15 +143,15 @@ class TopologyWriter:
                 self._relations[relation].indptr[node + 1] = rows[:, 1 + at]
 
     def end_nodes(self) -> None:
-        """Adds up the numbers of in-edges. Edges can be written after it."""
+        """Ends the nodes and sums their in-edges up, so that edges can be written."""
         for starts, edges in zip(self._starts, self._relations, strict=True):
             torch.cumsum(starts, 0, out=starts)
             torch.cumsum(edges.indptr, 0, out=edges.indptr)
 
     def edges(self, relation: int, part: int, first: int, columns: Tensor) -> None:
-        """Writes edges of a relation into the nodes of a part. ``first``: their position among all
-        edges of the relation, by internal id of their targets. ``columns``: [n, 2], internal ids of
-        the sources, and edge ids."""
+        """Writes edges of a relation into a part's nodes. ``first``: their position among all edges
+        of the relation, by internal id of their targets. ``columns``: [n, 2], internal ids of
+        sources, edge ids."""
         starts, arrays = self._starts[relation], self._relations[relation]
         place = torch.arange(first, first + len(columns))
         row = torch.searchsorted(starts, place, right=True) - 1
@@ -162,15 +162,14 @@ class TopologyWriter:
         arrays.edge_ids[slot] = columns[:, 1].to(arrays.edge_ids.dtype)
 
     def _shift(self, part: int, node_type: int) -> int:
-        """Returns the shift from a part's internal id to its number among the nodes of its type."""
+        """Returns the difference between a part's internal ids and the ids within a node type."""
         return int(self._before[part, node_type]) - self._book.nodes_of(part, node_type).start
 
 
 def replicate_attribute(store: DistFeatureStore, name: str) -> dict[Group, Tensor]:
-    """Copies an attribute of all parts to every host. Collective; counts as
-    `MessageKind.PARTITION`. The first rank of each host receives the rows in bounded pieces and
-    writes them to memory that its host shares. Returns all rows by group that has the attribute:
-    nodes by original id, edges by input edge id."""
+    """Copies an attribute of all parts to every host; returns all its rows by group, nodes by
+    original id, edges by input edge id. Collective; counts as `MessageKind.PARTITION`. The first
+    rank of each host receives bounded pieces and writes them to memory that its host shares."""
     comm, leader = store.comm, store.comm.ranks_of_host[0]
     own = own_attribute(store, name)
     specs = {

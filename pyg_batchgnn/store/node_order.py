@@ -21,7 +21,7 @@ _SHOWN = 64
 
 @dataclass(frozen=True, eq=False)
 class NodeOrder:
-    """The nodes of a type in ascending order of (time, original id). Each rank has a slice."""
+    """The nodes of a type in ascending order of (time, original id), in slices over ranks."""
 
     # internal, original: the internal and the original ids of the nodes by position.
     internal: Slices
@@ -31,7 +31,8 @@ class NodeOrder:
 
     @classmethod
     def of(cls, part: Part, comm: Communicator, node_type: int, time: Tensor) -> NodeOrder:
-        """Sorts a type's nodes by time [n] int64. Collective; counts as `MessageKind.PARTITION`."""
+        """Sorts a type's nodes by ``time`` [n] int64. Collective; counts as
+        `MessageKind.PARTITION`."""
         own = part.nodes_of(node_type)
         keys = torch.stack([time, part.original_ids(node_type)], dim=1)
         rows = torch.cat([keys, torch.arange(own.start, own.stop).unsqueeze(1)], dim=1)
@@ -50,7 +51,7 @@ class NodeOrder:
         return cls(internal, original, position, time.sort().values)
 
     def nodes(self, comm: Communicator) -> Tensor:
-        """Returns the original ids of all nodes by position, [N] int64, everywhere. Collective."""
+        """Returns [N] int64, the original ids of all nodes by position, everywhere. Collective."""
         bounds, own = self.original.bounds, self.original.own
         every, cursor = torch.empty(int(bounds[-1]), dtype=torch.int64), bounds[:-1].tolist()
         for rows in own_rounds(comm, own.numel(), own.itemsize):
@@ -61,8 +62,8 @@ class NodeOrder:
         return every
 
     def reached(self, comm: Communicator, moment: Tensor) -> Tensor:
-        """Returns how many nodes of all ranks have a time of at most each moment [m], which is the
-        same on all ranks. Collective."""
+        """Returns [m], how many nodes of all ranks have a time up to each ``moment`` [m], the same
+        on all ranks. Collective."""
         own = torch.searchsorted(self.time, moment, right=True)
         return comm.all_reduce(own, MessageKind.PARTITION)
 
@@ -72,7 +73,7 @@ def _ascending(rows: Tensor) -> Tensor:
 
 
 def _splitters(comm: Communicator, keys: Tensor) -> Tensor:
-    """Returns the first keys of all slices but the first, [ranks - 1, 2] or fewer. Collective."""
+    """Returns [ranks - 1, 2] or fewer, the first key of each slice after the first. Collective."""
     shown = min(len(keys), _SHOWN * comm.size)
     at = torch.arange(shown) * len(keys) // max(shown, 1)
     every = comm.all_gather(keys[_ascending(keys)][at].contiguous(), MessageKind.PARTITION).rows
@@ -88,11 +89,10 @@ def _slice_of(keys: Tensor, splitters: Tensor) -> Tensor:
 
 
 def first_times_of_part(part: Part, comm: Communicator, times: Times) -> Mapping[Group, Tensor]:
-    """Returns the time from which each of a rank's nodes exists: by group of nodes that has times,
-    [n_t] int64 by row of the type. Collective. Nodes with times exist from theirs. Where edges have
-    times, the earliest of the edges from a node are sent to its owner, in rounds, which count as
-    `MessageKind.PARTITION`. ``times``: of the rank's own rows; those of edges by position in their
-    relation's in-edges."""
+    """As `first_times`, for a rank's own nodes: [n_t] int64 by row, for each type that has times.
+    Collective; for timed edges, the earliest time at each source is sent to its owner (kind
+    PARTITION). ``times``: of the rank's own rows, edges by position in their relation's
+    in-edges."""
     if times.level is TimeLevel.NODE:
         return times.by_group
     schema = part.schema

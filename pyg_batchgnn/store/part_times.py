@@ -35,19 +35,17 @@ _ROW_BYTES = 8 + 8  # of a node's id or position and of a time
 
 
 class PartTimes:
-    """The times of a partitioned graph, in the attribute ``name`` of ``store``. ``own``: those of
-    the rank's own rows; those of edges by position in the rank's in-edges of their relation. All
-    methods are collective, and so is making it, which raises ValueError on all ranks if on one.
-    What comes from other ranks comes in bounded pieces and counts as `MessageKind.PARTITION`."""
+    """The times of a partitioned graph: the attribute ``name`` of ``store``. ``own``: of the rank's
+    own rows, edges by position in its in-edges. The constructor and all methods are collective. A
+    ValueError on one rank is raised on all. Exchanges are bounded (kind PARTITION)."""
 
     def __init__(self, store: DistFeatureStore, name: str) -> None:
         found, rows = own_attribute(store, name), store.part.rows_by_group
         self.store, self.own = store, on_all_ranks(store.comm, lambda: Times.of(name, found, rows))
 
     def orders(self, sortedness: Sortedness) -> tuple[TimeOrder | None, ...]:
-        """Returns the time order of the own in-edges of each relation; None without times. A rank
-        checks the user's promise for its own in-edges, which hold all neighbours of its nodes;
-        ValueError on all ranks if on one."""
+        """Returns the time order of each relation's own in-edges; None without times. Each rank
+        checks the user's promise for its in-edges. If one fails, all raise ValueError."""
         part, name = self.store.part, self.own.name
         of_sources = _source_times(self.store, self.own)
         found = [
@@ -69,8 +67,8 @@ class PartTimes:
         )
 
     def of_inputs(self, nodes: Mapping[Group, Tensor]) -> SeedTimes:
-        """Returns the own times of nodes that all ranks name by original ids [n] int64. Raises
-        ValueError if a type has no time, AgreementError if another rank names others."""
+        """Returns the times of nodes [n] int64, original ids, which are the same on all ranks.
+        Raises ValueError if a type has no time, AgreementError if ranks give other nodes."""
         for group in nodes:
             self.own.check_seeds(group)
         node = {group: ids.unique() for group, ids in nodes.items()}
@@ -82,7 +80,7 @@ class PartTimes:
 
 @dataclass(frozen=True, eq=False)
 class SeedTimes:
-    """The own times of the nodes that minibatches may begin with, whoever owns them."""
+    """The times of the nodes that may be seeds, of all owners."""
 
     times: Times  # those of the rank's own rows
     node: Mapping[Group, Tensor]  # by group, [n] int64 original ids, ascending
@@ -109,7 +107,7 @@ def _source_times(store: DistFeatureStore, times: Times) -> dict[int, Tensor]:
 
 
 def _read(store: DistFeatureStore, name: str, group: Group, node: Tensor) -> Tensor:
-    """Returns the times [n] int64 of nodes with ascending internal ids. Collective."""
+    """Returns the times [n] int64 of nodes given by ascending internal ids. Collective."""
     reader, pieces = store.reader({group: Columns([name])}), [torch.empty(0, dtype=torch.int64)]
     for rows in own_rounds(store.comm, node.numel(), _ROW_BYTES):
         request = RowRequest(node[rows.start : rows.stop])
@@ -129,7 +127,7 @@ def _is_by_target(part: Part, relation: int) -> bool:
 
 
 def _gathered(store: DistFeatureStore, times: Times, group: Group, node: Tensor) -> Tensor:
-    """Returns the times [n] int64 of the same original ids on all ranks. Collective."""
+    """Returns the times [n] int64 of nodes with the same original ids everywhere. Collective."""
     part, time = store.part, torch.empty_like(node)
     own = OwnRowFinder(part).find(part.schema.node_groups.index(group), node)
     mine = torch.stack([own.position, times.by_group[group][own.row]], dim=1)
@@ -142,8 +140,8 @@ def _gathered(store: DistFeatureStore, times: Times, group: Group, node: Tensor)
 def own_sums(
     store: DistFeatureStore, name: str, orders: Sequence[TimeOrder | None]
 ) -> tuple[WeightSums | None, ...]:
-    """Returns the sums of the weights of own in-edges by relation, in time order if there is one;
-    None without weights. Collective; nothing is fetched. ValueError on all ranks if on one."""
+    """Returns the prefix sums of own in-edges' weights by relation, in time order if there is one;
+    None without weights. Collective: a ValueError on one rank is raised on all."""
     part, found = store.part, own_attribute(store, name)
     check_has_edges(name, found)
 
@@ -161,7 +159,7 @@ def own_sums(
 
 @dataclass(frozen=True, eq=False)
 class OwnRows:
-    """The nodes of a list that are among some nodes of their type, such as a rank's own ones."""
+    """Which nodes of a list belong to a set of nodes, such as a rank's own ones."""
 
     position: Tensor  # [k] int64, their positions in the list, ascending
     row: Tensor  # [k] int64, their rows among the nodes of their type
@@ -169,14 +167,14 @@ class OwnRows:
 
 
 class OwnRowFinder:
-    """Finds own nodes by original id, without an exchange; sorts a type's nodes at most once."""
+    """Finds own nodes by original id, without an exchange. A type is sorted at most once."""
 
     def __init__(self, part: Part) -> None:
         self._part = part
         self._sorted: dict[int, SortedNodes] = {}
 
     def find(self, node_type: int, nodes: Tensor) -> OwnRows:
-        """Finds those nodes of a list [n], in any order, that the rank owns."""
+        """Finds which nodes of a list [n], in any order, the rank owns."""
         if node_type not in self._sorted:
             self._sorted[node_type] = SortedNodes.of(self._part.original_ids(node_type))
         return self._sorted[node_type].find(nodes)
@@ -184,7 +182,7 @@ class OwnRowFinder:
 
 @dataclass(frozen=True, eq=False)
 class SortedNodes:
-    """Nodes of one type in ascending order."""
+    """Nodes of one type in ascending order, in which other nodes can be looked up."""
 
     node: Tensor  # [n] int64 original ids, ascending
     # [n] int64, their rows before they were sorted, or None if they were ascending already. A
@@ -200,7 +198,7 @@ class SortedNodes:
         return cls(ascending, order)
 
     def find(self, nodes: Tensor) -> OwnRows:
-        """Finds the nodes of a list, [m] int64 original ids in any order, that are among these."""
+        """Finds which nodes of a list, [m] int64 original ids in any order, are among these."""
         if not self.node.numel():
             return OwnRows(self.node, self.node, torch.arange(nodes.numel()))
         row = torch.searchsorted(self.node, nodes).clamp(max=self.node.numel() - 1)
@@ -214,12 +212,12 @@ T = TypeVar("T")
 
 
 def own_attribute(store: DistFeatureStore, name: str) -> dict[Group, Tensor]:
-    """Returns own rows of an attribute by group, in the order of the part and of its in-edges."""
+    """Returns the rank's rows of an attribute by group, in the order of its nodes or in-edges."""
     return {group: tables[name] for group, tables in store.own.attributes.items() if name in tables}
 
 
 def on_all_ranks(comm: Communicator, work: Callable[[], T]) -> T:
-    """Does work that may raise ValueError; all ranks raise the text of the first. Collective."""
+    """Runs ``work``. If it raises ValueError on a rank, all raise the first one. Collective."""
 
     def error(problems: Mapping[int, str]) -> ValueError:
         rank, text = next(iter(problems.items()))

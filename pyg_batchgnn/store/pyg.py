@@ -26,8 +26,7 @@ _HETERO = (
 
 
 def graph_from_pyg(data: Any) -> CscGraph:
-    """Returns the graph of a homogeneous ``Data`` or of a ``(FeatureStore, GraphStore)`` pair, as
-    `typed_graph_from_pyg` does. Raises NotImplementedError for a heterogeneous graph."""
+    """As `typed_graph_from_pyg`, for a homogeneous graph. Raises NotImplementedError else."""
     if is_typed(data):
         raise NotImplementedError(_HETERO)
     return CscGraph(typed_graph_from_pyg(data).relations[0])
@@ -39,11 +38,14 @@ def is_typed(data: Any) -> bool:
 
 
 def typed_graph_from_pyg(data: Any) -> TypedGraph:
-    """Returns the graph of a ``Data``, a ``HeteroData`` or a ``(FeatureStore, GraphStore)`` pair.
-    Types and relations are in the order of ``data.metadata()``. Edges are given as ``edge_index``
-    or ``adj_t``. Edges that are by destination already are used where they lie; others are sorted
-    once, by counting. Raises TypeError, ValueError or IndexError if there is no graph, or its
-    arrays do not fit together."""
+    """Returns the graph of a ``Data``, a ``HeteroData`` or a ``(FeatureStore, GraphStore)`` pair,
+    types and relations in the order of ``data.metadata()``. Edges are ``edge_index`` or ``adj_t``.
+    Edges by destination are used in place; others are sorted once, by counting. Raises TypeError,
+    ValueError or IndexError if there is no graph, or its arrays do not fit together.
+
+    >>> typed_graph_from_pyg(typed).num_edges
+    400
+    """
     if isinstance(data, HeteroData):
         return _from_hetero_data(data)
     if isinstance(data, Data):
@@ -107,7 +109,7 @@ def _schema_of(data: HeteroData) -> Schema:
 
 @contextlib.contextmanager
 def named(relation: Relation) -> Iterator[None]:
-    """Lets errors about the edges of a relation name it."""
+    """Adds the name of a relation to errors about its edges."""
     try:
         yield
     except (TypeError, ValueError, IndexError) as error:
@@ -115,7 +117,7 @@ def named(relation: Relation) -> Iterator[None]:
 
 
 def in_edges_of_storage(store: Any, num_sources: int, num_targets: int) -> InEdges:
-    """Returns the in-edges in a storage of PyG's, in ``edge_index`` or ``adj_t``."""
+    """Returns the in-edges of one of PyG's storages, from ``edge_index`` or ``adj_t``."""
     if "adj_t" in store:
         return _of_adj_t(store["adj_t"], num_sources, num_targets)
     edge_index = store.get("edge_index", None)
@@ -173,8 +175,8 @@ _LAYOUTS = (EdgeLayout.CSC, EdgeLayout.COO, EdgeLayout.CSR)
 
 
 class _Edges:
-    """The edges of one relation, as a graph store gives them: the two arrays of the layout of
-    ``attr``, which has the numbers of nodes at both ends if the store knows them."""
+    """The edges of one relation in a graph store: two arrays in the layout that ``attr`` names.
+    ``attr`` also has the numbers of nodes at both ends, if the store knows them."""
 
     def __init__(self, graph: GraphStore, attrs: Sequence[EdgeAttr]) -> None:
         by_layout = {attr.layout: attr for attr in attrs}
@@ -284,7 +286,7 @@ _edges: weakref.WeakValueDictionary[Any, InEdges] = weakref.WeakValueDictionary(
 
 
 def _shared_copy(edges: InEdges) -> InEdges:
-    """Returns held edges that are equal to these, else these, to which nobody else may write."""
+    """Returns edges that equal these from a registry of private copies, else registers these."""
     indices = edges.indices
     key = (edges.num_targets, edges.num_edges, indices.dtype, int(indices.sum()))
     held = _edges.get(key)
@@ -295,7 +297,7 @@ def _shared_copy(edges: InEdges) -> InEdges:
 
 
 def _shared_in_place(edges: InEdges) -> InEdges:
-    """Returns held edges that lie in the same memory, unchanged, else these of the user's."""
+    """Returns edges registered for the same unchanged memory, else registers these."""
     places = [
         (one.data_ptr(), 0 if one.is_inference() else one._version, one.numel(), one.dtype)
         for one in _arrays(edges)
@@ -313,8 +315,8 @@ def _are_equal(one: Tensor | None, other: Tensor | None) -> bool:
 
 
 def attribute_by_group(data: Any, name: str, graph: TypedGraph) -> dict[Group, Tensor]:
-    """Returns the attribute ``name`` of every group of nodes or edges that has it, with all rows.
-    Raises ValueError if a ``Data`` has the attribute, but not one row per node or per edge."""
+    """Returns the attribute ``name``, with all rows, of every group that has it. Raises ValueError
+    if a ``Data`` has it, but without a row per node or per edge."""
     if isinstance(data, HeteroData):
         groups = [*graph.schema.node_groups, *graph.schema.edge_groups]
         return {group: _tensor(data[group.name][name]) for group in groups if name in data[group.name]}
@@ -324,9 +326,8 @@ def attribute_by_group(data: Any, name: str, graph: TypedGraph) -> dict[Group, T
 
 
 def weight_by_group(data: Any, name: str, graph: TypedGraph) -> dict[Group, Tensor]:
-    """Returns an attribute that holds weights of edges, by group. In a graph without types that has
-    as many edges as nodes, PyG calls an attribute one of nodes unless its name says otherwise.
-    Weights belong to the edges, whatever their name."""
+    """Returns an attribute of edge weights by group. In a ``Data`` with as many edges as nodes, PyG
+    takes an attribute for one of nodes unless its name says "edge". This does not."""
     found = attribute_by_group(data, name, graph)
     is_clear = graph.schema.has_names or graph.num_nodes[0] != graph.num_edges
     if is_clear or EDGES in found or NODES not in found:
@@ -368,8 +369,8 @@ def _tensor(value: Any) -> Tensor:
 
 
 def group_of(attr: TensorAttr, schema: Schema = HOMOGENEOUS) -> Group:
-    """Returns the group of an attribute as PyG names it. In a homogeneous graph a relation means
-    edges, and anything else nodes."""
+    """Returns the group of an attribute from PyG's name of it. In a homogeneous graph a relation
+    stands for edges, and anything else for nodes."""
     if not schema.has_names:
         return EDGES if isinstance(attr.group_name, tuple) else NODES
     kind = RowKind.EDGE if isinstance(attr.group_name, tuple) else RowKind.NODE
@@ -377,8 +378,8 @@ def group_of(attr: TensorAttr, schema: Schema = HOMOGENEOUS) -> Group:
 
 
 class AttributeGroups:
-    """Finds the group of each attribute of a feature store. One without types may hold attributes
-    of edges under the name of the nodes: the number of rows tells them apart, as in a ``Data``."""
+    """Finds the group of each attribute in a feature store. In a store without types, an attribute
+    under the name of nodes may belong to edges: its number of rows decides, as in a ``Data``."""
 
     def __init__(self, features: FeatureStore, graph: TypedGraph) -> None:
         self._features, self._graph = features, graph
@@ -390,7 +391,7 @@ class AttributeGroups:
         return self._graph.schema
 
     def of(self, attr: TensorAttr) -> Group:
-        """Returns the group of an attribute, which may be none of the graph's."""
+        """Returns the group of an attribute; the graph may lack it."""
         key = attr.group_name, attr.attr_name
         if key not in self._known:
             self._known[key] = self._find(attr)

@@ -23,7 +23,7 @@ from pyg_batchgnn.types import Group
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """The rows of a request, in its order."""
+    """The rows that a request returns, in its order."""
 
     # By group; rows that the caller fills lie behind those that were requested.
     blocks: dict[Group, RowBlock]
@@ -35,10 +35,9 @@ _Requests = list[RowRequest]
 
 
 class RowReader:
-    """Reads attributes of nodes and edges, the same on all ranks. A message has the ids of one
-    group after the other. With several groups of nodes or of edges, a request begins with the
-    number of rows of each group. ``shards``: those that can be read here, by rank; this rank's own
-    among them."""
+    """Reads rows of nodes and edges over ranks, of the same attributes on all ranks. A request has
+    the ids of all groups in order, after the number of rows of each. ``shards``: by rank, the
+    tables that this process can read: its own, and those of its host."""
 
     def __init__(
         self,
@@ -65,14 +64,14 @@ class RowReader:
         self._wire = ops.id_dtype(max(int(self.book.sizes.max()), most))
 
     def format(self, group: Group) -> RowFormat:
-        """Returns the format of a group's rows, in blocks and on the wire."""
+        """Returns the layout of a group's rows in blocks and in messages."""
         return self._formats[self._groups.index(group)]
 
     def read(
         self, wanted: Mapping[Group, RowRequest], header: Header, room: Mapping[Group, int] | None = None
     ) -> Rows:
-        """Reads rows, by group and in ascending order of ``node``. Collective, two rounds.
-        ``room``: by group, rows of a block behind the requested ones, for the caller to fill."""
+        """Reads rows by group, in ascending order of ``node``. Collective, two rounds. ``room``: by
+        group, the number of rows that the caller will fill behind the requested ones."""
         by_group = [
             wanted.get(group, nothing).split(self.book, self._types[group])
             for group, nothing in zip(self._groups, self._nothing, strict=True)
@@ -122,7 +121,7 @@ class RowReader:
     def _exchange_rows(
         self, asked: Sequence[_Requests], away: Sequence[_Requests], header: Header
     ) -> list[Tensor]:
-        """Answers the other ranks. Returns the bytes that came from each rank."""
+        """Exchanges requests and answers; returns the bytes that came from each rank."""
         shard, tables = self._shards[self.comm.rank], self._tables[self.comm.rank]
         sizes = [self._bytes(requests) for requests in asked]
         counts = list(map(sum, sizes))
@@ -141,7 +140,7 @@ class RowReader:
     def _fill(
         self, blocks: Sequence[RowBlock], requests: Sequence[_Requests], answers: Sequence[Tensor]
     ) -> None:
-        """Copies rows from the tables that can be read here, and the others from the answers."""
+        """Copies rows from readable tables and from the other ranks' answers into blocks."""
         ends = [0] * len(self._groups)
         for rank, (asked, answer) in enumerate(zip(requests, answers, strict=True)):
             shard = self._shards.get(rank)
@@ -175,7 +174,7 @@ def write_rows(
     rows: Tensor,
 ) -> None:
     """Sends rows [k, ...] of an attribute to their owners, who write them. Collective. ``request``:
-    the k rows, in any order, with internal ids of nodes."""
+    names the k rows in any order, nodes by internal id."""
     owner = part.book.owner(request.node)
     order = torch.argsort(owner, stable=True)
     counts = torch.bincount(owner, minlength=comm.size).tolist()

@@ -21,27 +21,27 @@ from pyg_batchgnn.types import Group
 
 @dataclass(frozen=True, eq=False)
 class FileRows:
-    """A table whose rows are read from its file."""
+    """A mapped table whose rows are read from its file by direct reads."""
 
     table: Tensor  # [rows, ...] mapped from the file, a `QuantizedTensor` where it holds codes; not read
     reader: DiskReader  # reads its rows past the page cache
     counters: ReadCounters = field(default_factory=ReadCounters)  # all that was read
 
     def place(self) -> Tensor:
-        """Returns where the table lies, as a text in bytes; `at` opens it again."""
+        """Returns file, offset and shape as a text in bytes, from which `at` opens the table."""
         text = json.dumps(self.reader.table.to_json()).encode()
         return torch.frombuffer(bytearray(text), dtype=torch.uint8)
 
     @classmethod
     def at(cls, place: Tensor, like: Tensor) -> FileRows:
-        """Opens the table that `place` names, with the scales and offsets of ``like``, if it has
-        any. Raises OSError if the file cannot be read here."""
+        """Opens the table that `place` describes, with the scales and offsets of ``like`` if it is
+        quantised. Raises OSError if the file cannot be read here."""
         table = DiskTable.from_json(json.loads(bytes(place.tolist())))
         return cls(ops.rows_like(like, table.map()), DiskReader(table))
 
     def put(self, out: Tensor, index: Tensor) -> None:
-        """Reads the rows ``index`` [n], in any order, to ``out`` [n, ...], or its bytes, which may
-        have gaps between rows. Raises an OSError naming the byte if the file cannot be read."""
+        """Reads rows ``index`` [n], in any order, into ``out`` [n, ...], or into bytes with gaps
+        between rows. Raises OSError, with the byte, if the file cannot be read."""
         table = self.reader.table
         row, place = index.to(torch.int64), None
         if not ops.is_ascending(row):
@@ -60,8 +60,8 @@ _ORIGINAL, _INDEX, _TABLE, _DISK = "original", "index", "table", "disk"
 
 @dataclass(frozen=True, eq=False)
 class LocalShard:
-    """The attributes of one part. Int8-quantised tables are `QuantizedTensor`s. Their codes are
-    what lies in shared memory, is read from files and travels."""
+    """The attributes of one part. int8-quantised tables are `QuantizedTensor`s, of which the codes
+    are shared, read from files and sent."""
 
     original: dict[Group, Tensor]  # by group of nodes, [n_t] ``book.id_dtype``, original ids
     attributes: dict[Group, dict[str, Tensor]]  # by group and name, [rows, ...] each
@@ -69,7 +69,7 @@ class LocalShard:
     disk: tuple[FileRows, ...] = ()  # the tables among them whose rows are read from their files
 
     def block(self, group: Group, columns: Columns) -> RowBlock:
-        """Returns all rows of some columns, without a copy."""
+        """Returns all rows of some attributes, without a copy."""
         tables = self.attributes[group]
         original = self.original[group] if columns.original_ids else None
         read = {name: tables[name] for name in columns.attributes}
@@ -77,7 +77,7 @@ class LocalShard:
         return RowBlock(read, original, disk)
 
     def find(self, group: Group, request: RowRequest) -> Tensor:
-        """Returns the positions of rows in the tables of a group."""
+        """Returns the positions of the requested rows in the group's tables."""
         return request.node if group.is_node else self.index[group].find(request)
 
     def with_attribute(self, group: Group, name: str, table: Tensor) -> LocalShard:
@@ -85,8 +85,8 @@ class LocalShard:
         return replace(self, attributes={**self.attributes, group: {**self.attributes[group], name: table}})
 
     def arrays(self) -> dict[str, Tensor]:
-        """Returns all arrays, under names by which `like` makes a shard of them again. A table
-        whose rows are read from its file is a text that says where it lies."""
+        """Returns all arrays by names from which `like` makes the shard again. A table in a file is
+        replaced by a text that says where it lies."""
         found = {}
         for at, (group, tables) in enumerate(self.attributes.items()):
             if group.is_node:
@@ -102,7 +102,7 @@ class LocalShard:
         return found
 
     def like(self, arrays: Mapping[str, Tensor]) -> LocalShard:
-        """Makes a shard of the same groups from its `arrays`. Scales and offsets are this one's."""
+        """Makes a shard of the same groups, scales and offsets from `arrays`."""
         shard = LocalShard({}, {}, {})
         disk: list[FileRows] = []
         for at, (group, tables) in enumerate(self.attributes.items()):
@@ -119,9 +119,8 @@ class LocalShard:
         return replace(shard, disk=tuple(disk))
 
     def on_disk(self, budget: int) -> LocalShard:
-        """Returns the shard with tables left in their files, so that the others fit a budget in
-        bytes. Only tables that are mapped from files can be left there, and the smallest are
-        held."""
+        """Returns the shard with its largest mapped tables left in files: others fit ``budget``
+        bytes."""
         every = [table for tables in self.attributes.values() for table in tables.values()]
         mapped = [
             (table, place)
@@ -139,9 +138,9 @@ def _below(arrays: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
 
 
 def shard_of(part: Part, floats: torch.dtype | None) -> LocalShard:
-    """Makes a shard of a part's attributes, and of its splits as masks (``train_mask``). The part's
-    tables are used where they lie, unless ``floats`` converts floating-point attributes.
-    Int8-quantised ones stay so, and are decoded into ``floats``."""
+    """Makes a shard of a part's attributes, and of its splits as masks (``train_mask``). Tables are
+    used in place, unless ``floats`` converts floating-point ones. int8-quantised ones stay
+    quantised and are decoded into ``floats``."""
 
     part.check()
     schema = part.schema
@@ -173,7 +172,7 @@ def shard_of(part: Part, floats: torch.dtype | None) -> LocalShard:
 
 
 def share_shard(own: LocalShard, comm: Communicator) -> dict[int, LocalShard]:
-    """Copies a shard to memory of the host. Returns the shards of its ranks by rank. Collective."""
+    """Copies a shard to memory of the host. Returns the shards of the host's ranks. Collective."""
     if len(set(comm.hosts)) == comm.size:
         return {comm.rank: own}  # nobody has anybody to share with
     alone = len(comm.ranks_of_host) == 1
@@ -183,9 +182,8 @@ def share_shard(own: LocalShard, comm: Communicator) -> dict[int, LocalShard]:
 
 @dataclass(frozen=True, eq=False)
 class RowRequest:
-    """Some rows of one group, the nodes of one type or the edges of one relation. A rank owns the
-    rows of its nodes and of their in-edges. So a node's row is found by the node's id, and an
-    edge's row by the edge's id among the in-edges of its destination."""
+    """The rows of some nodes of one type, or of some edges of one relation. A rank owns the rows of
+    its nodes and of their in-edges. So an edge's row is found by its target and its edge id."""
 
     # [n] int64, the nodes themselves or the destinations of the edges. A reader takes ascending
     # internal ids; `split` gives rows of the owners' parts.
@@ -198,7 +196,7 @@ class RowRequest:
 
     @property
     def columns(self) -> list[Tensor]:
-        """The ids of the rows, one or two vectors [n]; a request can be made of them again."""
+        """The ids of the rows, one or two vectors [n], from which the request can be made again."""
         return [self.node] if self.edge is None else [self.node, self.edge]
 
     def take(self, order: Tensor) -> RowRequest:
@@ -206,8 +204,8 @@ class RowRequest:
         return RowRequest(*(column[order] for column in self.columns))
 
     def split(self, book: PartitionBook, node_type: int = 0) -> list[RowRequest]:
-        """Cuts ascending internal ids of one node type where the owner changes. Returns one request
-        per part, its ``node`` counted from the part's first node of the type."""
+        """Cuts a request with ascending internal ids of one node type into one per part, ``node``
+        counted from the part's first node of the type."""
         if not len(self):
             return [self] * book.parts
         own = [book.nodes_of(part, node_type) for part in range(book.parts)]
@@ -223,7 +221,7 @@ class RowRequest:
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of a group's rows that are read."""
+    """The attributes of a group to read."""
 
     attributes: Sequence[str] = ()  # names
     original_ids: bool = False  # True if the original ids of nodes are read too
@@ -231,7 +229,7 @@ class Columns:
 
 @dataclass(frozen=True, eq=False)
 class EdgeIndex:
-    """Finds the rows of edges, which lie in the order of the in-edges of the part's nodes."""
+    """Finds the rows of edges, which are in the order of the in-edges of a part's nodes."""
 
     #: [n + 1] int64, where each node's in-edges begin; empty where edges have no attributes
     indptr: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
@@ -239,8 +237,8 @@ class EdgeIndex:
     edge_ids: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
 
     def find(self, request: RowRequest) -> Tensor:
-        """Finds edges by bisection among the in-edges of their destinations. Raises IndexError if
-        one is not there."""
+        """Finds edges by bisection among their targets' in-edges. Raises IndexError for a missing
+        one."""
         assert request.edge is not None
         row, edge = request.node.long(), request.edge.long()
         low, high = self.indptr[row], self.indptr[row + 1]
@@ -267,7 +265,7 @@ _ORIGINAL_IDS, _ATTRIBUTE = "original", "attribute/"
 
 @dataclass(frozen=True, eq=False)
 class RowBlock:
-    """Some rows of one group."""
+    """Rows of one group, in columns by attribute."""
 
     attributes: dict[str, Tensor]  # by name, [n, ...] each; a `QuantizedTensor` where the rows are codes
     # [n] int32 or int64, original ids of nodes, where they are read; else None.
@@ -277,7 +275,7 @@ class RowBlock:
 
     @property
     def columns(self) -> dict[str, Tensor]:
-        """All tensors as they are stored, under names that tell attributes from original ids."""
+        """All tensors as they are stored, by names that tell attributes and original ids apart."""
         named = {_ATTRIBUTE + name: ops.as_stored(table) for name, table in self.attributes.items()}
         return named if self.original is None else {_ORIGINAL_IDS: self.original, **named}
 
@@ -298,15 +296,14 @@ class RowBlock:
             ops.put_rows(out, _bytes_of(column) if as_bytes else column, index)
 
     def rows(self, begin: int, end: int) -> RowBlock:
-        """Returns the rows from ``begin`` to ``end``, as views."""
+        """Returns rows ``begin`` to ``end`` (exclusive), as views."""
         return self.like({name: column[begin:end] for name, column in self.columns.items()})
 
 
 class RowFormat:
-    """Copies the rows of one group between blocks and bytes. In a row of bytes columns with wide
-    elements come first, and zeros fill it up to a multiple of the widest element; the order does
-    not depend on that of the columns, so that ranks with the same ones agree. ``wire_bytes``: of
-    such a row. ``row_bytes``: of a row in a block."""
+    """The layout of a group's rows as bytes in a message: columns with wide elements first,
+    whatever order they are given in, and zeros up to a multiple of the widest element.
+    ``wire_bytes``: of such a row. ``row_bytes``: of a row in a block."""
 
     def __init__(self, tables: RowBlock) -> None:
         fields = {name: Field(table.dtype, tuple(table.shape[1:])) for name, table in tables.columns.items()}
@@ -319,17 +316,17 @@ class RowFormat:
         self._none = tables.rows(0, 0)
 
     def empty(self, rows: int, allocate: Allocate = ops.empty) -> RowBlock:
-        """Makes a block of rows that are not yet written."""
+        """Makes a block of unwritten rows."""
         made = {name: allocate((rows, *field.shape), field.dtype) for name, field in self._fields.items()}
         return self._none.like(made)
 
     def gather(self, out: RowBlock, tables: RowBlock, index: Tensor) -> None:
-        """Copies the rows ``index`` [n] of ``tables`` to ``out``."""
+        """Copies rows ``index`` [n] of ``tables`` to ``out``."""
         for name, column in out.columns.items():
             tables.put(column, name, index)
 
     def pack(self, tables: RowBlock, index: Tensor, out: Tensor) -> None:
-        """Writes the rows ``index`` [n] of ``tables`` as bytes. ``out``: [n * wire_bytes] uint8."""
+        """Writes rows ``index`` [n] of ``tables`` as bytes to ``out`` [n * wire_bytes] uint8."""
         for name, column in self._columns(out).items():
             tables.put(column, name, index, as_bytes=True)
         if self.row_bytes < self.wire_bytes:

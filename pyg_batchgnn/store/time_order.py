@@ -15,7 +15,7 @@ from pyg_batchgnn.ops import InEdges
 
 @dataclass(frozen=True, eq=False)
 class TimeOrder:
-    """The edges of each adjacency list in ascending order of (time, input edge id)."""
+    """The in-edges of each target in ascending order of (time, input edge id)."""
 
     # [E] int32 or int64, the place in ``indices`` of each edge in this order; empty where every
     # list lies in this order there.
@@ -25,7 +25,7 @@ class TimeOrder:
     @classmethod
     def of(cls, edges: InEdges, time: Tensor) -> TimeOrder:
         """Orders the edges of a relation by ``time`` [E] int64, in the order of ``edges.indices``.
-        Where nodes have times, that of the source."""
+        If nodes have times, it is the time of the source."""
         ops.check_vector("times", time, (torch.int64,))
         if time.numel() != edges.num_edges:
             raise ValueError(f"{time.numel()} times came for {edges.num_edges} edges; give one for each")
@@ -37,7 +37,7 @@ class TimeOrder:
         return cls(position.to(ops.id_dtype(edges.num_edges)), time[position])
 
     def by_place(self, values: Tensor) -> Tensor:
-        """Returns values of edges in this order. ``values``: [E], in the order of ``indices``."""
+        """Returns values of edges [E], given in the order of ``indices``, in this order."""
         return values if self.position.numel() == 0 else values[self.position]
 
     @property
@@ -47,8 +47,8 @@ class TimeOrder:
 
 
 def first_fall(edges: InEdges, time: Tensor) -> int | None:
-    """Returns the first position whose edge is older than the one before it in the same list; None
-    if every list ascends. ``time``: [E] int64, by position in ``edges``."""
+    """Returns the first position of an edge that is older than the one before it at the same
+    target; None if times ascend. ``time``: [E] int64, by position in ``edges``."""
     falls = time[1:] < time[:-1]
     starts = edges.indptr[1:-1]
     falls[starts[(starts > 0) & (starts < time.numel())] - 1] = False  # between two lists
@@ -58,9 +58,8 @@ def first_fall(edges: InEdges, time: Tensor) -> int | None:
 
 @dataclass(frozen=True, eq=False)
 class WeightSums:
-    """The prefix sums of the weights of every target's in-edges, by position in the CSC, or in the
-    time order if there is one. They are added in order and start anew at every list. So their bits
-    depend on the list alone, and not on the part of the graph that holds it."""
+    """The prefix sums of the weights of every target's in-edges, in CSC order, or in time order if
+    there is one. They begin anew at every target: their bits do not depend on the partition."""
 
     sums: Tensor  # [E] float64, the sum of the weights of a list up to and including each place
     weight: Tensor  # [E] float64, the weight at each place
@@ -69,8 +68,8 @@ class WeightSums:
 
     @classmethod
     def of(cls, edges: InEdges, weight: Tensor) -> WeightSums:
-        """Sums weights [E], finite and not negative. Raises ValueError if those of a target are too
-        large to be added up."""
+        """Sums weights [E], finite and not negative. Raises ValueError if a target's sum
+        overflows."""
         weight = weight.to(torch.float64, copy=True)
         sums = ops.sum_lists(edges.indptr, weight)
         if not bool(torch.isfinite(sums).all()):
@@ -106,14 +105,14 @@ _sums: weakref.WeakKeyDictionary[InEdges, weakref.WeakValueDictionary[tuple[str,
 
 
 def _advised(made: Made) -> Made:
-    """Asks for huge pages under the arrays, as sampling reads at random."""
+    """Asks for huge pages for the arrays, as sampling reads them at random."""
     for array in made.arrays:
         ops.advise_huge_pages(array)
     return made
 
 
 def shared_order(name: str, edges: InEdges, time: Tensor) -> TimeOrder:
-    """Returns the time order of edges by an attribute."""
+    """Returns the time order of edges by an attribute, the same object for the same tensors."""
     held = _orders.setdefault(edges, weakref.WeakValueDictionary())
     order = held.get(name)
     if order is None or not torch.equal(order.by_place(time), order.time):
@@ -122,7 +121,7 @@ def shared_order(name: str, edges: InEdges, time: Tensor) -> TimeOrder:
 
 
 def shared_sums(name: str, edges: InEdges, order: TimeOrder | None, weight: Tensor) -> WeightSums:
-    """Returns the sums of the weights of edges."""
+    """Returns the sums of edge weights, the same object for the same tensors."""
     held = _sums.setdefault(edges, weakref.WeakValueDictionary())
     key = name, None if order is None else id(order)
     by_place = (weight if order is None else order.by_place(weight)).to(torch.float64)

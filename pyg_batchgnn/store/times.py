@@ -17,7 +17,7 @@ from pyg_batchgnn.types import Group, Relation
 
 
 class TimeLevel(enum.Enum):
-    """The rows that have a time."""
+    """Which rows have a time."""
 
     NODE = "node"
     EDGE = "edge"
@@ -25,7 +25,7 @@ class TimeLevel(enum.Enum):
 
 
 class Sortedness(enum.Enum):
-    """The user's word about the order of edges (PyG's ``is_sorted``)."""
+    """Whether the user promises that edges are sorted (PyG's ``is_sorted``)."""
 
     UNKNOWN = "unknown"
     PROMISED = "promised"  # by destination, and by time within it
@@ -33,8 +33,8 @@ class Sortedness(enum.Enum):
 
 @dataclass(frozen=True, eq=False)
 class Times:
-    """The times of all nodes of some types, and of all edges of some relations. An edge that has a
-    time, and whose source has one too, is as late as the later of the two."""
+    """The times of all nodes of some types and all edges of some relations. If an edge and its
+    source both have a time, the later one counts for the edge."""
 
     name: str  # the attribute's name
     level: TimeLevel  # which rows have a time
@@ -43,7 +43,7 @@ class Times:
 
     @classmethod
     def of(cls, name: str, found: Mapping[Group, Tensor], rows: Mapping[Group, int]) -> Times:
-        """Checks the attribute, given by group with all rows, and finds out whose times it holds.
+        """Checks an attribute, given by group with all rows, and finds out which rows have times.
         ``rows``: the number of rows of every group of the graph or part."""
         levels = {TimeLevel.NODE if group.is_node else TimeLevel.EDGE for group in found}
         if not levels:
@@ -55,12 +55,12 @@ class Times:
         return cls(name, levels.pop() if len(levels) == 1 else TimeLevel.BOTH, checked)
 
     def of_seeds(self, group: Group, node: Tensor) -> Tensor:
-        """Returns the seeds' own times, [S] int64. Raises ValueError if their type has none."""
+        """Returns [S] int64, the times of seeds. Raises ValueError if their type has none."""
         self.check_seeds(group)
         return self.by_group[group][node]
 
     def of_inputs(self, nodes: Mapping[Group, Tensor]) -> Times:  # noqa: ARG002
-        """Returns the times, which hold those of all nodes."""
+        """Returns itself: it holds the times of all nodes."""
         return self
 
     def check_seeds(self, group: Group) -> None:
@@ -73,8 +73,8 @@ class Times:
             )
 
     def orders(self, graph: TypedGraph, sortedness: Sortedness) -> tuple[TimeOrder | None, ...]:
-        """Returns the time order of each relation; None where edges have no time. Raises ValueError
-        if edges are promised to be sorted, and are not."""
+        """Returns the time order of each relation; None if its edges have no time. Raises
+        ValueError if the user promises sorted edges, but they are not."""
         orders: list[TimeOrder | None] = []
         for number, edges in enumerate(graph.relations):
             time = self._of_edges(graph, number, edges)
@@ -96,7 +96,7 @@ class Times:
 
 
 def later_of(own: Tensor | None, of_source: Tensor | None) -> Tensor | None:
-    """Returns the later of the times of edges and of their sources, as far as there are any."""
+    """Returns the later of the times of edges and of their sources; the other if one is None."""
     if own is None or of_source is None:
         return of_source if own is None else own
     return torch.maximum(own, of_source)
@@ -104,7 +104,7 @@ def later_of(own: Tensor | None, of_source: Tensor | None) -> Tensor | None:
 
 def check_promise(name: str, relation: Relation, edges: InEdges, time: Tensor, *, by_target: bool) -> None:
     """Raises ValueError unless edges are sorted as the user promises. ``by_target``: the user's
-    list of edges is sorted by target."""
+    edge list is sorted by target."""
     at = first_fall(edges, time) if by_target else None
     if by_target and at is None:
         return
@@ -120,7 +120,7 @@ def check_promise(name: str, relation: Relation, edges: InEdges, time: Tensor, *
 
 
 def by_position(edges: InEdges, values: Tensor) -> Tensor:
-    """Returns the value of each edge by position in its CSC; ``values`` are by input edge id."""
+    """Returns values of edges in CSC order. ``values``: by input edge id."""
     return values if edges.edge_ids is None else values[edges.edge_ids]
 
 
@@ -154,9 +154,9 @@ NEVER = torch.iinfo(torch.int64).max
 
 
 def first_times(times: Times, graph: TypedGraph) -> Mapping[Group, Tensor]:
-    """Returns the time from which each node exists, [N_t] int64 for each node type that has times.
-    Nodes with times exist from theirs. If edges have times, others exist from the earliest time of
-    any timed edge at them, in either direction and any relation, or without one always."""
+    """Returns the time from which each node exists, [N_t] int64 for each node type that has times:
+    its own time, or in a type without times the earliest time of a timed edge at it, in either
+    direction and any relation. A node without a timed edge exists always."""
     if times.level is TimeLevel.NODE:
         return times.by_group
     schema = graph.schema
@@ -180,8 +180,8 @@ def first_times(times: Times, graph: TypedGraph) -> Mapping[Group, Tensor]:
 def sum_weights(
     name: str, found: Mapping[Group, Tensor], graph: TypedGraph, orders: Sequence[TimeOrder | None]
 ) -> tuple[WeightSums | None, ...]:
-    """Returns the prefix sums of the weights of each relation, in its time order if there is one;
-    None where edges have no weight. ``found``: the attribute by group, by input edge id."""
+    """Returns the prefix sums of each relation's weights, in its time order if there is one; None
+    for a relation without weights. ``found``: the weights by group, by input edge id."""
     check_has_edges(name, found)
     sums: list[WeightSums | None] = []
     for group, edges, order in zip(graph.schema.edge_groups, graph.relations, orders, strict=True):
@@ -194,7 +194,7 @@ def sum_weights(
 
 
 def check_has_edges(name: str, found: Collection[Group]) -> None:
-    """Raises ValueError unless an attribute is one of edges. ``found``: the groups that have it."""
+    """Raises ValueError unless edges have the attribute. ``found``: the groups that have it."""
     if not any(group.is_edge for group in found):
         whose = f"; nodes have it ({', '.join(map(str, found))})" if found else ""
         raise ValueError(
@@ -204,7 +204,7 @@ def check_has_edges(name: str, found: Collection[Group]) -> None:
 
 
 def checked_weight(name: str, group: Group, weight: Tensor, rows: int) -> Tensor:
-    """Returns a relation's weights, [rows] floating-point numbers, finite and not negative."""
+    """Returns a relation's weights [rows]. Raises ValueError unless finite and not negative."""
     _check_tensor("weights", name, group, weight)
     if not weight.dtype.is_floating_point:
         raise TypeError(

@@ -1,4 +1,4 @@
-"""Turns tables into a data folder, step by step and larger than memory."""
+"""Converts tables to a data folder, step by step and larger than memory."""
 
 from __future__ import annotations
 
@@ -24,20 +24,21 @@ from pyg_batchgnn.tables.nodes import make_node_features, make_nodes
 from pyg_batchgnn.tables.source import RawTable, expand, open_table, state_of
 from pyg_batchgnn.tables.values import common_unit, is_number, natural_unit
 
-#: The format and the version in `tables.json`.
+#: format, version and name of `tables.json`, which keeps what was fitted
 FORMAT, VERSION, TABLES_FILE = "pyg_batchgnn.tables", 1, "tables.json"
 _DEFAULT_MEMORY, _LEAST_MEMORY = 4 << 30, 1 << 30
 
 
 @dataclass(frozen=True)
 class Conversion:
-    """The result of a conversion.
+    """What `convert` or `apply` made.
 
     Attributes:
         folder: the data folder.
-        nodes, edges: their number by type and by relation.
-        bad: how many rows of each table were set aside, by reason.
-        training: the options of `batchgnn train` that name what is predicted.
+        nodes: the number of nodes by type.
+        edges: the number of edges by relation.
+        bad: by node type or relation, as a text: how many rows were set aside, by reason.
+        training: the options of `batchgnn train` that say what to predict.
     """
 
     folder: Path
@@ -57,19 +58,22 @@ def convert(
 ) -> Conversion:
     """Converts tables to a data folder, which `read_folder` reads.
 
-    The same tables and the same description give the same bytes, whatever the threads and the
-    memory. A conversion that was killed goes on after its last complete step when it is called
-    again.
+    >>> convert(GraphDescription.read("shop"), "shop-data").nodes  # doctest: +SKIP
+    {'customer': 5000, 'product': 800}
+
+    The same tables and description give the same bytes, with any threads and memory. A conversion
+    that was killed goes on after its last complete step when it is called again.
 
     Args:
-        memory_limit: bytes for the whole process, 1 GiB or more. None: 4 GiB, or half of what is
-            free if that is less. What does not fit goes to the disk.
-        threads: of DuckDB. None: one per processor.
-        progress: is called with the name of each step before it begins.
+        description: the tables, and what becomes of their columns.
+        folder: the new data folder; it must not exist.
+        memory_limit: bytes for the whole process, 1 GiB or more. None: 4 GiB, or half of the free
+            memory if that is less. What does not fit goes to the disk.
+        threads: threads of DuckDB. None: one per processor.
+        progress: told the name of each step before it begins.
 
     Raises:
-        DatasetError: a file or a row is wrong, the folder exists, or pyarrow or duckdb are not
-            installed.
+        DatasetError: a file or a row is wrong, the folder exists, or pyarrow or duckdb is missing.
     """
     return _convert(description, folder, None, memory_limit, threads, progress)
 
@@ -83,17 +87,19 @@ def apply(
     threads: int | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Conversion:
-    """Converts new tables with the encoders that were fitted to others.
+    """Converts new tables with the encoders, categories and classes that were fitted to others.
+
+    >>> apply("shop-data", "shop-today", "today")  # doctest: +SKIP
 
     Columns of labels and of splits may be missing. The other arguments are those of `convert`.
 
     Args:
-        model: a data folder that `convert` made.
-        tables: a description, its file, or a folder of tables with the names that the description
-            of the model has.
+        model: the data folder of the tables that encoders were fitted to; `convert` made it.
+        tables: a description, its file, or a folder of tables with the file names of the model's.
+        folder: the new data folder; it must not exist.
 
     Raises:
-        DatasetError: as `convert`, or the model's encoders are not those of the description.
+        DatasetError: as for `convert`, or the description has other features than the model's.
     """
     file = Path(model).expanduser() / TABLES_FILE
     if not file.is_file():
@@ -189,7 +195,8 @@ def _check_columns(job: ConversionJob) -> None:
 def _check_keys(
     spec: GraphDescription, table: RawTable, key: str, columns: Sequence[str], end: str | None
 ) -> None:
-    """Checks the types of keys. ``end``: the type that they name; None: the table's own keys."""
+    """Raises `DatasetError` unless the columns can be keys. ``end``: the node type that they name;
+    None: they are the table's own key."""
     for column in columns:
         kind = table.type_of(column, key)
         if not is_key(kind, own=end is None):
@@ -241,7 +248,7 @@ def _finish(job: ConversionJob) -> Conversion:
 
 
 def _write_tables_file(job: ConversionJob) -> str:
-    """Writes `tables.json`. Returns a digest of what was fitted."""
+    """Writes `tables.json`. Returns a digest of all that was fitted."""
     fitted: dict[str, dict[str, Any]] = {"nodes": {}, "edges": {}}
     for step, facts in job.facts.items():
         kind, _, name = step.partition(" ")
@@ -269,7 +276,7 @@ def _write_tables_file(job: ConversionJob) -> str:
 
 
 def training_options(spec: GraphDescription, labels: Mapping[Group, Mapping[str, Any]]) -> str:
-    """Returns the options of `batchgnn train` for the labels or the links of a description."""
+    """Returns the options of `batchgnn train` for the labels or links of a description."""
     for name, table in spec.nodes.items():
         if table.label is not None:
             of_type = f" --node-type {name}" if len(spec.types()) > 1 else ""
@@ -292,8 +299,8 @@ def _as_json(spec: Any) -> Any:
 
 
 def _without_absent(spec: GraphDescription, raw: Mapping[str, RawTable]) -> GraphDescription:
-    """Returns a description without labels and splits whose columns new tables do not have. Links
-    that are not split by time stay edges, all of them, as nothing is learned from them."""
+    """Returns the description without labels and splits whose columns new tables lack. Links that
+    are not split by time stay edges, all of them, as nothing is learned from them."""
 
     def present(where: str, table: Any) -> Any:
         names, label, split = raw[where].schema.names, table.label, table.split

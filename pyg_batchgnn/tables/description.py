@@ -1,4 +1,4 @@
-"""The description of a graph that lies in tables: `graph.toml`, and the same as objects."""
+"""The description of a graph in tables: `graph.toml`, and the same as objects."""
 
 from __future__ import annotations
 
@@ -15,18 +15,16 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from pyg_batchgnn.data import DatasetError, Relation, reverse_of
 
-#: The name of the file in a folder of tables.
-FILE = "graph.toml"
+FILE = "graph.toml"  # the file's name in a folder of tables
 ENCODERS = ("number", "log", "quantile", "boolean", "category", "hashed", "ids", "calendar", "list")
-#: Encoders that may be looked for, and why there are none.
+#: Encoders that users may look for, and why they do not exist.
 _NO_ENCODERS = {
     "since_seed": "is not known before sampling, as it depends on the seed's time",
     "text": "is none: give vectors of the texts as a column of lists, with the encoder list",
 }
-#: The units of times, from coarse to fine; the letters are NumPy's.
-UNITS = ("D", "s", "ms", "us", "ns")
+UNITS = ("D", "s", "ms", "us", "ns")  # units of times, from coarse to fine, in NumPy's letters
 PARTS = ("hour", "weekday", "day", "month")
-#: A boundary of a split by time: an ISO 8601 text, a date, or a whole number of the column's unit.
+#: A bound of a split by time: an ISO 8601 text, a date, or a whole number in the column's unit.
 Moment = str | int | date
 _Part = TypeVar("_Part")
 
@@ -36,10 +34,10 @@ class TimeColumn:
     """A column of times.
 
     Attributes:
-        column: its name.
-        unit: of numbers, counted from 1970-01-01: "D", "s", "ms", "us" or "ns". None: plain
-            integers.
-        timezone: of texts and timestamps without a zone, such as "Europe/Berlin".
+        column: the column's name.
+        unit: the unit of numbers, counted from 1970-01-01: "D", "s", "ms", "us" or "ns". None:
+            plain integers.
+        timezone: the zone of texts and timestamps without one, such as "Europe/Berlin".
     """
 
     column: str
@@ -52,9 +50,9 @@ class LabelColumn:
     """The column of labels.
 
     Attributes:
-        column: its name.
-        kind: "boolean", "class" or "value". None: booleans, class numbers of texts and whole
-            numbers, values of other numbers.
+        column: the column's name.
+        kind: "boolean", "class" or "value". None: by the column: booleans; classes if it has texts
+            or whole numbers; values if it has other numbers.
     """
 
     column: str
@@ -63,12 +61,13 @@ class LabelColumn:
 
 @dataclass(frozen=True)
 class TableSplit:
-    """The split of a table's rows into "train", "val" and "test". One of the three ways is given.
+    """The split of a table's rows into "train", "val" and "test", in one of three ways.
 
     Attributes:
-        column: a column with the values train, val and test; other values are in no split.
-        fractions: the shares of the three, by a hash of the key (of links: of both keys).
-        train_until, val_until: times before `train_until` are for training, those before
+        column: a column with the values train, val and test; rows with other values are in no
+            split.
+        fractions: the shares of the three splits, by a hash of the key (of links: of both keys).
+        train_until, val_until: times before `train_until` are for training, times before
             `val_until` for validation, later ones for test.
     """
 
@@ -79,23 +78,25 @@ class TableSplit:
 
     @property
     def bounds(self) -> list[Moment]:
+        """The bounds of a split by time that are given."""
         return [one for one in (self.train_until, self.val_until) if one is not None]
 
     @property
     def is_by_time(self) -> bool:
+        """True for a split by time."""
         return self.train_until is not None
 
 
 @dataclass(frozen=True)
 class ColumnFeature:
-    """The way in which a column becomes features.
+    """How a column becomes features.
 
     Attributes:
-        encoder: one of `ENCODERS`.
-        limit: "category": the most categories with a column of their own; "ids": with a number.
-        buckets: "hashed": the number of columns.
-        parts: "calendar": some of `PARTS`.
-        unit, timezone: "calendar": as of a `TimeColumn`.
+        encoder: one of `ENCODERS`, such as "number" or "category".
+        limit: with "category", how many categories get a column; with "ids", how many get an id.
+        buckets: with "hashed", the number of columns.
+        parts: with "calendar", some of "hour", "weekday", "day" and "month".
+        unit, timezone: with "calendar", as in a `TimeColumn`.
     """
 
     encoder: str
@@ -108,12 +109,12 @@ class ColumnFeature:
 
 @dataclass(frozen=True)
 class ForeignKey:
-    """The columns of a table that name rows of another one: they become a relation.
+    """Columns of a table that name rows of another table: they become a relation.
 
     Attributes:
         columns: the columns, in the order of the other table's key.
-        type: the node type that they name.
-        reverse: whether the reverse relation is stored too. None: as the options say.
+        type: the node type of the other table.
+        reverse: whether the reverse relation is stored too. None: as in `TableOptions`.
     """
 
     columns: tuple[str, ...]
@@ -126,17 +127,19 @@ class NodeTable:
     """A table with one node per row.
 
     Attributes:
-        files: files or globs, in the folder of the description or elsewhere, also s3:// and the
-            like. Numbers in names are compared as numbers.
-        key: the columns that name a row; none: its position.
+        files: files or globs, in the folder of the description or elsewhere, also s3:// and such.
+            Numbers in names are compared as numbers.
+        key: the columns that name a row; (): its position does.
         time: when a node comes into being.
+        label: what is to be predicted of the nodes.
+        split: the nodes for training, validation and test.
         foreign_keys: by the name of their relation.
         features: by column, in order.
         format: "parquet" or "csv". None: by the ending of the file.
-        delimiter: of CSV.
-        nulls: the texts of CSV that stand for no value.
+        delimiter: the delimiter of CSV.
+        nulls: the texts in CSV that mean no value.
         on_bad_rows: "error", or "set aside": bad rows are left out, and written to a file.
-        table: of a file that is a DuckDB database: the table or view in it.
+        table: if the file is a DuckDB database: the table or view in it.
     """
 
     files: tuple[str, ...]
@@ -155,17 +158,15 @@ class NodeTable:
 
 @dataclass(frozen=True)
 class EdgeTable:
-    """A table with one edge per row.
+    """A table with one edge per row. All else is as in a `NodeTable`.
 
     Attributes:
-        source, target: the columns that name the ends, in the order of their keys.
+        source, target: the columns that name the ends, in the order of the ends' keys.
         time: when an edge comes into being.
-        label: of the edges, to be predicted.
-        split: of the edges whose labels are predicted, without a label of the edges as links to be
-            predicted; None: they are none.
-        reverse: whether the reverse relation is stored too. None: as the options say.
-
-    The others are those of a `NodeTable`.
+        label: what is to be predicted of the edges.
+        split: with a label, the edges for training, validation and test. Without one, the edges
+            become links to predict. None: nothing is predicted.
+        reverse: whether the reverse relation is stored too. None: as in `TableOptions`.
     """
 
     files: tuple[str, ...]
@@ -188,9 +189,9 @@ class TableOptions:
     """Options of the whole graph.
 
     Attributes:
-        name: of the data set; "" means the name of the folder of the description.
+        name: the data set's name; "": the name of the description's folder.
         reverse: whether every relation gets its reverse, so that messages flow both ways.
-        time_unit: of all times of the result. None: the finest unit of the columns.
+        time_unit: the unit of all times in the result. None: the finest unit of the columns.
     """
 
     name: str = ""
@@ -200,13 +201,19 @@ class TableOptions:
 
 @dataclass(frozen=True)
 class GraphDescription:
-    """A graph in tables.
+    """A graph in tables: which table holds what, and what becomes of each column.
+
+    >>> user = NodeTable(("users.csv",), ("id",), features={"age": ColumnFeature("number")})
+    >>> follows = EdgeTable(("follows.csv",), ("who",), ("whom",))
+    >>> graph = GraphDescription({"user": user}, {("user", "follows", "user"): follows})
+    >>> print(graph.types())
+    ['user']
 
     Attributes:
         nodes: the node tables by type. Types that only other tables name have none.
-        edges: the link tables by relation.
+        edges: the edge tables by relation.
         options: options of the whole graph.
-        folder: the folder that the names of files count from.
+        folder: the folder in which relative names of files are found.
 
     Raises:
         DatasetError: something does not fit together.
@@ -222,8 +229,8 @@ class GraphDescription:
 
     @classmethod
     def read(cls, path: str | Path) -> GraphDescription:
-        """Reads a description, given its file or the folder that `graph.toml` lies in. Raises a
-        DatasetError that names the table, the key and the value."""
+        """Reads a description. ``path``: its file, or the folder with `graph.toml`. Raises a
+        `DatasetError` that names the table, the key and the value."""
         path = Path(path).expanduser()
         path = path / FILE if path.is_dir() else path
         if not path.is_file():
@@ -236,7 +243,8 @@ class GraphDescription:
 
     @classmethod
     def from_dict(cls, spec: Mapping[str, Any], folder: str | Path, file: str = FILE) -> GraphDescription:
-        """Makes a description of a `graph.toml`'s contents. Raises DatasetError as `read` does."""
+        """Makes a description of the contents of a `graph.toml`. ``file``: the name in errors.
+        Raises `DatasetError` like `read`."""
         top = _Section(file, "")
         top.check_keys(spec, ("nodes", "edges", "options"))
         nodes, edges = (top.table(spec.get(key, {}), key) for key in ("nodes", "edges"))
@@ -255,7 +263,7 @@ class GraphDescription:
             raise DatasetError(text if text.startswith(file) else f"{file}: {text}") from None
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the contents of the description's `graph.toml`, without defaults."""
+        """Returns the contents of the `graph.toml`, without defaults."""
         found: dict[str, Any] = {}
         if self.nodes:
             found["nodes"] = {name: _given_fields(one) for name, one in self.nodes.items()}
@@ -266,25 +274,26 @@ class GraphDescription:
         return found
 
     def write(self, path: str | Path) -> Path:
-        """Writes a `graph.toml` and returns its path."""
+        """Writes a `graph.toml`, to a file or into a folder, and returns its path."""
         path = Path(path).expanduser()
         path = path / FILE if path.is_dir() else path
         path.write_text(to_toml(self.to_dict()), encoding="utf-8")
         return path
 
     def relations(self) -> dict[Relation, EdgeTable | tuple[str, ForeignKey]]:
-        """Returns each relation's origin: a link table, or a node type and a foreign key."""
+        """Returns where each relation is from: an edge table, or (node type, foreign key)."""
         found: dict[Relation, EdgeTable | tuple[str, ForeignKey]] = dict(self.edges)
         for name, table in self.nodes.items():
             found |= {(name, own, key.type): (name, key) for own, key in table.foreign_keys.items()}
         return found
 
     def types(self) -> list[str]:
-        """Returns the node types: those with tables first, then those that relations name."""
+        """Returns the node types: those with tables first, then those that only relations name."""
         named = [end for source, _, target in self.relations() for end in (source, target)]
         return list(dict.fromkeys([*self.nodes, *named]))
 
     def has_reverse(self, relation: Relation) -> bool:
+        """Returns True if the conversion also stores the reverse of ``relation``."""
         one = self.relations()[relation]
         spec = one.reverse if isinstance(one, EdgeTable) else one[1].reverse
         return (self.options.reverse if spec is None else spec) and reverse_of(
@@ -293,7 +302,6 @@ class GraphDescription:
 
 
 def _given_fields(one: Any) -> dict[str, Any]:
-    """Returns the fields of a part of a description that differ from their defaults."""
     found: dict[str, Any] = {}
     for info in fields(one):
         name, value = info.name, getattr(one, info.name)
@@ -312,7 +320,7 @@ def _given_fields(one: Any) -> dict[str, Any]:
 
 
 def _short(one: Any, name: str = "") -> Any:
-    """Returns a part of a description, as a text where that says all. ``name``: its key."""
+    """Returns a part of a description: a dict, or a text if that says all. ``name``: its key."""
     found, key = _given_fields(one), _SHORT[type(one)]
     if isinstance(one, ForeignKey) and one.columns == (name,):
         del found["columns"]
@@ -405,7 +413,7 @@ def _toml() -> Any:
 
 @dataclass(frozen=True)
 class _Section:
-    """A table of TOML, by its name in errors."""
+    """A table of a TOML file. ``name``: as errors say it."""
 
     file: str
     name: str
@@ -427,7 +435,7 @@ class _Section:
                 raise self.error(key, f"is not known{meant}", f"known here: {', '.join(known)}")
 
     def part(self, cls: type[_Part], spec: Any, **given: Any) -> _Part:
-        """Makes a part of a description. Its fields say which keys there are, and their types."""
+        """Makes a part of a description. The fields of ``cls`` are its keys, with their types."""
         spec = self.table({_SHORT[cls]: spec} if isinstance(spec, str) and cls in _SHORT else spec)
         hints, infos = get_type_hints(cls), {one.name: one for one in fields(cls)}  # type: ignore[arg-type]
         encoder = str(spec.get("encoder"))
@@ -476,13 +484,13 @@ def _is(value: Any, kinds: Any) -> bool:
     return isinstance(value, kinds) and (not isinstance(value, bool) or kinds == (bool,))
 
 
-#: The key of a part that a text alone stands for.
+#: The key of each part that a text alone can stand for.
 _SHORT: dict[type, str] = {
     **dict.fromkeys((TimeColumn, LabelColumn, TableSplit), "column"),
     ColumnFeature: "encoder",
     ForeignKey: "type",
 }
-#: The texts that a key may have, and the options of encoders.
+#: The texts that a key may have.
 _CHOICES = {
     **{"unit": UNITS, "time_unit": UNITS, "parts": PARTS, "kind": ("boolean", "class", "value")},
     **{"format": ("parquet", "csv"), "on_bad_rows": ("error", "set aside")},
@@ -506,7 +514,7 @@ _Comments = Mapping[tuple[str, ...], str]
 
 
 def to_toml(content: Mapping[str, Any], comments: _Comments | None = None) -> str:
-    """Returns TOML. ``comments``: the text above a table or behind a key, by the path to it."""
+    """Returns TOML. ``comments``: texts above a table or behind a key, by the path to it."""
     lines: list[str] = []
     _write(lines, (), content, comments or {})
     return "\n".join(lines).strip() + "\n"

@@ -1,4 +1,4 @@
-"""The edges of a relation, from a link table or a foreign key, with their attributes and links."""
+"""The edges of a relation, from an edge table or a foreign key, with attributes and links."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _foreign_key_edges(
 
 
 def make_reverse(job: ConversionJob, relation: Relation) -> Made:
-    """Writes the reverse of a relation: the ends exchanged, and the same attributes."""
+    """Writes the reverse of a relation: ends exchanged, attributes the same."""
     group, back = Group(RowKind.EDGE, relation), Group(RowKind.EDGE, reverse_of(relation))
     index = np.load(job.file(edge_array("edge_index", group)), mmap_mode="r")
     files = [job.file(edge_array("edge_index", back))]
@@ -156,7 +156,7 @@ def _refuse_unmatched(
 
 
 def _no_key(job: ConversionJob, end: str, table: RawTable, columns: Sequence[str]) -> str:
-    """Returns what is wrong with a key that no node has, and a hint where types are the cause."""
+    """Returns the reason for rows with a key that no node has; with a hint if types differ."""
     kinds = [table.schema.field(column).type for column in columns]
     spec = job.spec.nodes.get(end)
     own = [job.table_of(end).schema.field(one).type for one in spec.key] if spec else []
@@ -170,7 +170,6 @@ def _no_key(job: ConversionJob, end: str, table: RawTable, columns: Sequence[str
 
 
 def _write_pairs(file: Path, ids: np.ndarray, wanted: np.ndarray) -> Path:
-    """Writes the pairs of ids [2, rows] that are wanted, [rows] bool, a piece at a time."""
     with EdgeAppender(file, ids.dtype) as writer:
         for at in range(0, len(wanted), ROWS):
             part = slice(at, at + ROWS)
@@ -186,7 +185,7 @@ def _write_links(
     times: np.ndarray | None,
     kept: np.ndarray | None,
 ) -> list[Path]:
-    """Writes the links of each split. ``kept``: the rows that are edges, if the links are such."""
+    """Writes the links of each split. ``kept``: if links are edges: which rows are edges."""
     rows = {TIME: times, EDGE_ID: None if kept is None else _ids_of_rows(kept)}
     files = []
     for code, split in enumerate(SPLITS):
@@ -199,5 +198,5 @@ def _write_links(
 
 
 def _ids_of_rows(kept: np.ndarray) -> np.ndarray:
-    """Returns the id of each row of a table, -1 for rows that are no nodes, or no edges."""
+    """Returns the id of each row of a table, -1 for rows that are no nodes or edges."""
     return np.where(kept, np.cumsum(kept) - 1, -1)

@@ -20,22 +20,22 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _PIECE = 1 << 22
-#: Classes that are shown with their counts.
-_SHOWN = 8
+_SHOWN = 8  # classes that are shown with their counts
 
 
 @dataclass(frozen=True)
 class TableCheck:
-    """The findings in the tables of a graph.
+    """What `check` found in the tables of a graph.
 
     Attributes:
-        bad: how many rows of each table are bad, by reason. Conversion sets them aside, or fails.
-        nodes: for each type its nodes, columns of features, splits and labels, as texts.
-        edges: for each relation its edges, degrees and times, as texts.
+        bad: by node type or relation, as a text: how many rows are bad, by reason. Conversion sets
+            them aside, or fails.
+        nodes: by type, as texts: number of nodes, columns of features, splits, labels.
+        edges: by relation, as texts: number of edges, degrees, times, edges out of time.
         nbytes: the bytes of all arrays of the data folder.
-        training_bytes: the bytes of memory that training takes for the data: the arrays, and the
-            edges once more by destination, with their order by time. A model, its minibatches and
-            learned rows come on top.
+        training_bytes: bytes of memory that training takes for the data: the arrays, and the edges
+            once more by destination, with their order by time. Model, minibatches and learned rows
+            are extra.
         notes: what to think of before training.
     """
 
@@ -47,7 +47,7 @@ class TableCheck:
     notes: tuple[str, ...] = ()
 
     def tables(self) -> list[Table]:
-        """Returns the report as tables to print."""
+        """Returns the report as rich tables."""
         from rich.table import Table
 
         found = []
@@ -81,9 +81,14 @@ class TableCheck:
 def check(
     description: GraphDescription, *, memory_limit: int | None = None, threads: int | None = None
 ) -> TableCheck:
-    """Converts tables to a folder that is removed again, and reports what was found. Bad rows of
-    all tables are counted, whatever the description says of them. Raises DatasetError if something
-    other than a row is wrong, as in `convert`."""
+    """Converts tables to a temporary folder, and reports what was found.
+
+    >>> print(check(GraphDescription.read("shop")).bad)  # doctest: +SKIP
+    {'user': {'is the key of an earlier row too': 3}}
+
+    Bad rows of all tables are counted, even if they are an error. ``memory_limit``, ``threads``: as
+    for `convert`. Raises `DatasetError` if anything but a row is wrong.
+    """
     lenient = replace(
         description,
         nodes={name: replace(one, on_bad_rows="set aside") for name, one in description.nodes.items()},
@@ -113,8 +118,8 @@ def _examined(made: Conversion, notes: tuple[str, ...]) -> TableCheck:
 
 
 def _held_bytes(dataset: Dataset, edges: EdgeSet) -> int:
-    """Returns the bytes of the edges of a relation by destination: where the in-edges of each
-    target begin, their sources and ids, and the times in order with their places."""
+    """Returns the bytes of a relation's edges by destination: indptr, sources, ids, and the times
+    in order with their positions."""
     source, _, target = edges.relation
     wide = 8 if max(edges.num_edges, dataset.nodes_of(source).num_nodes) >= 1 << 31 else 4
     is_timed = TIME in edges.tables or TIME in dataset.nodes_of(source).tables
@@ -130,7 +135,7 @@ def _of_nodes(nodes: NodeSet, labels: dict[str, Any] | None) -> tuple[str, str, 
 
 
 def _balance(nodes: NodeSet, labels: dict[str, Any] | None) -> str:
-    """Returns how often each class occurs, the share of true labels, or the mean of values."""
+    """Returns a text: the share of each class, the share of true labels, or the mean of values."""
     if labels is None:
         return "none"
     y = nodes.tables[LABELS].numpy()

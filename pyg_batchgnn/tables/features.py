@@ -1,4 +1,4 @@
-"""The features of tables: encoders of columns, which are fitted to training rows and stored."""
+"""The features of tables: encoders of columns, fitted to training rows and stored."""
 
 from __future__ import annotations
 
@@ -36,17 +36,16 @@ from pyg_batchgnn.tables.values import (
     to_times,
 )
 
-#: Categories with a column of their own, and those with a number, by default.
+#: By default: the categories that get a column, and those that get an id.
 _ONE_HOT, _IDS = 64, 1_000_000
-#: The most training rows that quantiles are taken from; they are spread evenly.
-_SAMPLE = 1_000_000
+_SAMPLE = 1_000_000  # The most training rows that quantiles are taken from, spread evenly.
 
 
 class Encoder:
-    """Makes columns of features from a column of a table, which ``where`` names in errors. A
-    subclass reads values with `parse`, learns from training rows (``rows`` of them) with `see`, and
-    returns what it has learned with `state`. `names` and `encode` use what is in ``learned``, empty
-    while learning."""
+    """Makes columns of features from a column of a table. A subclass reads values with `parse`,
+    learns from training rows with `see`, and returns with `state` what it has learned. `names` and
+    `encode` use ``learned``, a former `state`. ``where``: the column in errors. ``rows``: how many
+    training rows will come."""
 
     def __init__(
         self, where: str, spec: ColumnFeature, rows: int = 0, learned: Mapping[str, Any] | None = None
@@ -58,16 +57,16 @@ class Encoder:
         """Prepares for learning."""
 
     def parse(self, array: Any) -> Parsed:
-        """Returns the values as they are before they are scaled. Raises DatasetError if the
-        column's type does not go with the encoder."""
+        """Returns the values before they are scaled. Raises `DatasetError` if the column's type
+        does not fit the encoder."""
         missing = missing_in(array)
         return Parsed(missing, missing, np.zeros(len(missing), np.bool_))
 
     def see(self, array: Any) -> None:
-        """Learns from some training rows. Chunks come in order."""
+        """Learns from some training rows; successive calls get successive rows."""
 
     def state(self) -> dict[str, Any]:
-        """Returns what was learned, as JSON."""
+        """Returns what was learned, for JSON."""
         return {}
 
     def names(self) -> list[str]:
@@ -75,12 +74,12 @@ class Encoder:
         raise NotImplementedError
 
     def encode(self, array: Any) -> np.ndarray:
-        """Returns [n, columns] float32; of ids [n] int64."""
+        """Returns [n, columns] float32; the encoder "ids" returns [n] int64."""
         raise NotImplementedError
 
 
 class _Number(Encoder):
-    """Numbers with the mean 0 and the deviation 1. A missing one is 0, with a flag beside it."""
+    """Numbers with mean 0 and deviation 1. A missing one is 0, with a flag in a second column."""
 
     def begin(self) -> None:
         self.count, self.mean, self.squares, self.has_missing = 0, 0.0, 0.0, False
@@ -123,7 +122,7 @@ class _Number(Encoder):
 
 
 class _Log(_Number):
-    """The logarithm of 1 + the number, with its sign, as a number."""
+    """Like `_Number`, of the logarithm of 1 + the absolute number, with the number's sign."""
 
     most = MOST_DOUBLE
 
@@ -132,7 +131,7 @@ class _Log(_Number):
 
 
 class _Quantile(_Number):
-    """The share of training rows with smaller numbers, as a number with mean 0 and deviation 1."""
+    """The share of training rows with smaller numbers, scaled to mean 0 and deviation 1."""
 
     most = MOST_DOUBLE / 2  # so that differences are finite
 
@@ -164,7 +163,7 @@ class _Quantile(_Number):
 
 
 class _Boolean(_Number):
-    """0 and 1. A missing one is 0, with a flag beside it."""
+    """0 and 1. A missing value is 0, with a flag in a second column."""
 
     def parse(self, array: Any) -> Parsed:
         return to_booleans(array, self.where)
@@ -177,7 +176,7 @@ class _Boolean(_Number):
 
 
 class _Category(Encoder):
-    """One column per category, and one for all others. A missing category is 0 in all."""
+    """One column per category, and one for all others. A missing category is 0 in all columns."""
 
     limit = _ONE_HOT
 
@@ -199,7 +198,7 @@ class _Category(Encoder):
         return [*self.learned["categories"], "other"]
 
     def places(self, array: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the place of each row's category, and which are missing."""
+        """Returns each row's category, as an index, the last for others; and which are missing."""
         names, missing = self.learned["categories"], missing_in(array)
         found = places_among(array, names, self.where)
         self.known += int((found >= 0).sum())
@@ -219,7 +218,7 @@ def _one_hot(places: np.ndarray, missing: np.ndarray, columns: int) -> np.ndarra
 
 
 class _Hashed(Encoder):
-    """One column per bucket, which a category's hash chooses (`hash_texts`)."""
+    """One column per bucket, chosen by a hash of the category (`hash_texts`)."""
 
     def state(self) -> dict[str, Any]:
         return {"plain": True}  # earlier releases hashed texts as they were
@@ -235,7 +234,7 @@ class _Hashed(Encoder):
 
 
 class _Ids(_Category):
-    """A number per category, for a learned embedding: 0 missing, 1 others, 2 the first category."""
+    """An id per category, for a learned embedding: 0 missing, 1 others, 2 the first category."""
 
     limit = _IDS
 
@@ -249,7 +248,7 @@ class _Ids(_Category):
 
 
 class _Calendar(Encoder):
-    """The sine and the cosine of each part of the calendar. A missing time is 0 in all."""
+    """Sine and cosine of each part of the calendar. A missing time is 0 in all columns."""
 
     def parse(self, array: Any) -> Parsed:
         kind, types = array.type, need("pyarrow").types
@@ -288,7 +287,7 @@ class _List(Encoder):
         return Parsed(values, missing, bad)
 
     def _vectors(self, array: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Returns all numbers one after the other, and how many each row has."""
+        """Returns all numbers, row after row, and how many each row has."""
         pa, pc = need("pyarrow"), need("pyarrow.compute")
         if is_text(array.type):
             array = pa.array([_vector(one) for one in array.to_pylist()], pa.list_(pa.float64()))
@@ -348,8 +347,8 @@ _ENCODERS: dict[str, type[Encoder]] = {
 def encoder_of(
     where: str, spec: ColumnFeature, rows: int = 0, learned: Mapping[str, Any] | None = None
 ) -> Encoder:
-    """Returns the encoder of a column. ``rows``: the number of training rows that it will see.
-    ``learned``: what it has learned, or None."""
+    """Returns the encoder of a column. ``rows``: how many training rows it will see. ``learned``:
+    what it has learned, or None."""
     return _ENCODERS[spec.encoder](where, spec, rows, learned)
 
 
@@ -358,15 +357,15 @@ class FeaturesOfRows:
     """The features of one table."""
 
     table: RawTable
-    spec: Mapping[str, ColumnFeature]  # the encoder of each column
+    spec: Mapping[str, ColumnFeature]  # by column
 
     def _encoder(self, column: str, rows: int = 0, learned: Mapping[str, Any] | None = None) -> Encoder:
         self.table.type_of(column, f"features.{column}")
         return encoder_of(f"{self.table.where}: features.{column}", self.spec[column], rows, learned)
 
     def checks(self) -> list[RowCheck]:
-        """Returns the checks of the columns, one pass over which finds bad values. Raises
-        `DatasetError` if a column is missing, or is of another type than its encoder needs."""
+        """Returns checks that find bad values, in one pass over the rows. Raises `DatasetError` if
+        a column is missing, or has a type that its encoder cannot read."""
         found = []
         for column, spec in self.spec.items():
             encoder = self._encoder(column)
@@ -384,7 +383,7 @@ class FeaturesOfRows:
         return found
 
     def fit(self, training: np.ndarray) -> dict[str, Any]:
-        """Learns from training rows, [rows] bool. Returns the state of each column's encoder."""
+        """Learns from the rows ``training``, [rows] bool. Returns each encoder's state."""
         encoders = {column: self._encoder(column, int(training.sum())) for column in self.spec}
         if encoders:
             for first, chunk in self.table.chunks(list(encoders)):
@@ -397,7 +396,7 @@ class FeaturesOfRows:
         return {column: encoder.state() for column, encoder in encoders.items()}
 
     def names(self, states: Mapping[str, Any]) -> list[list[str]]:
-        """Returns, for each column of features, the table's column and the meaning."""
+        """Returns [table's column, meaning] of each column of features."""
         return [
             [column, name]
             for column in self.spec
@@ -407,9 +406,9 @@ class FeaturesOfRows:
     def write(
         self, states: Mapping[str, Any], kept: np.ndarray, file: Callable[[str], Path], name: str
     ) -> list[Path]:
-        """Writes the features of the rows that are kept, [rows] bool, and ids as attributes of
-        their own. ``states``: what `fit` returned. ``file``: the file of an attribute. Returns the
-        files."""
+        """Writes the features of some rows, and ids as attributes of their own. Returns the files.
+        ``states``: of `fit`. ``kept``: [rows] bool, the rows. ``file``: gives an attribute's file.
+        ``name``: the features' attribute."""
         encoders = {column: self._encoder(column, learned=states[column]) for column in self.spec}
         dense = [column for column in encoders if self.spec[column].encoder != "ids"]
         width = len(self.names(states))

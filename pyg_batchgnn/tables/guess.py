@@ -39,12 +39,10 @@ from pyg_batchgnn.tables.values import is_number, is_text, is_uuid, is_vector
 _ENDINGS = (".parquet", ".csv", ".tsv")
 _LABELS = ("label", "y", "target", "class", "fraud", "is_fraud", "churn", "churned", "outcome")
 _TIMES = ("time", "timestamp", "ts", "at", "date", "day", "when", "created", "datetime")
-#: A column is a foreign key if this share of its values are keys of the other table.
-_SHARE = 0.9
-#: Distinct values that are held against a key; categories that get a column of their own.
+_SHARE = 0.9  # A column is a foreign key if this share of its values are keys of the other table.
+#: Distinct values that are compared with a key; categories that get a column each.
 _COMPARED, _FEW = 10_000, 32
-#: Different values are counted exactly in tables of at most this number of rows.
-_EXACT = 1_000_000
+_EXACT = 1_000_000  # Distinct values are counted exactly in tables of at most so many rows.
 #: Whole numbers in these ranges are taken for seconds and milliseconds since 1970.
 _SECONDS, _MILLISECONDS = (3 * 10**8, 5 * 10**9), (3 * 10**11, 5 * 10**12)
 _OF_DATABASE = (
@@ -62,16 +60,16 @@ boolean, category, hashed, ids, calendar, list."""
 
 @dataclass
 class _ColumnFacts:
-    """The facts about a column, from the rows that were read."""
+    """What was found about a column."""
 
     name: str
     kind: str  # text, whole, number, boolean, time, list or other
-    rows: int
-    there: int
-    distinct: int
-    low: Any = None
-    high: Any = None
-    middle: Any = None
+    rows: int  # rows of the table
+    there: int  # rows with a value
+    distinct: int  # distinct values, counted or estimated
+    low: Any = None  # the least number
+    high: Any = None  # the largest number
+    middle: Any = None  # the median
 
     @property
     def note(self) -> str:
@@ -83,15 +81,13 @@ class _ColumnFacts:
 
 @dataclass
 class _Guess:
-    """A table, and the guesses about it."""
-
     name: str
     files: tuple[str, ...]
     raw: RawTable
     delimiter: str = ","
     columns: dict[str, _ColumnFacts] = field(default_factory=dict)
     key: str | None = None
-    named: dict[str, str] = field(default_factory=dict)  # column -> type
+    named: dict[str, str] = field(default_factory=dict)  # node type by column that names it
     label: str | None = None
     time: TimeColumn | None = None
 
@@ -104,9 +100,10 @@ class _Guess:
 
 
 def draft(folder: str | Path, place: str | Path | None = None) -> str:
-    """Returns the text of a `graph.toml` for the Parquet and CSV files of a folder. Keys are
-    columns without repeats, foreign keys are guessed by name and checked by values. ``place``: the
-    folder that the description is for, from which files are named; None: the same."""
+    """Returns the text of a `graph.toml` for the Parquet and CSV files in a folder. Keys are
+    columns without repeats; foreign keys are guessed by name and checked by values. ``place``: the
+    folder of the future `graph.toml`, from which files are named; None: the same folder. Raises
+    `DatasetError` without such files."""
     folder = Path(folder).expanduser()
     groups = _groups(folder)
     for path in () if groups else (folder, *folder.glob("*")):
@@ -134,7 +131,8 @@ def draft(folder: str | Path, place: str | Path | None = None) -> str:
 
 
 def _groups(folder: Path) -> dict[str, tuple[str, ...]]:
-    """Returns the files of each table: parts with numbers, and folders of parts, are one."""
+    """Returns the files of each table. Files that differ in a number are parts of one table, and so
+    are the files of a subfolder."""
     found: dict[str, list[Path]] = {}
     for path in sorted(folder.glob("[!.]*"), key=lambda one: numbered(one.name)):
         for file in sorted(path.glob("[!.]*")) if path.is_dir() else [path]:
@@ -227,7 +225,7 @@ def _kind(kind: Any) -> str:
 
 
 def _key_of(engine: Engine, guess: _Guess) -> str | None:
-    """Returns the first column that is named like a key, always there and without repeats."""
+    """Returns the first column with a key's name, no missing value and no repeats; else None."""
     names = ("id", "key", "uuid", f"{guess.type}_id", f"{guess.type}id", guess.type, f"{guess.name}_id")
     order = sorted(guess.columns, key=lambda one: (_plain(one) not in names, not _is_id(one)))
     first = next(iter(guess.columns))
@@ -242,7 +240,7 @@ def _key_of(engine: Engine, guess: _Guess) -> str | None:
 
 
 def _plain(name: str) -> str:
-    """Returns a name in small letters with _ between words, as customer_no of Customer No."""
+    """Returns a name in lower case with _ between words: customer_no for Customer No."""
     return re.sub(r"\W+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)).strip("_").lower()
 
 
@@ -361,7 +359,6 @@ def _written(engine: Engine, folder: Path, guesses: list[_Guess]) -> str:
 
 
 def _zone_note(guess: _Guess, path: tuple[str, ...]) -> dict[tuple[str, ...], str]:
-    """Returns the comment on times that may have no zone."""
     if guess.time is None:
         return {}
     column = guess.time.column
@@ -376,7 +373,7 @@ def _relation_name(column: str) -> str:
 
 
 def _ends(guess: _Guess) -> list[tuple[str, str]] | None:
-    """Returns the columns and types of the ends of a link table; None for other tables."""
+    """Returns (column, node type) of both ends if the table is an edge table, else None."""
     if guess.key is not None:
         return None
     others = {
@@ -408,7 +405,6 @@ def _features(
 
 
 def _feature(guess: _Guess, facts: _ColumnFacts) -> ColumnFeature | None:
-    """Returns the encoder for a column; None: it is not used."""
     if not facts.there or facts.kind == "other":
         return None
     if facts.kind in ("boolean", "list"):
@@ -429,7 +425,7 @@ def _feature(guess: _Guess, facts: _ColumnFacts) -> ColumnFeature | None:
 
 
 def _split(engine: Engine, guess: _Guess) -> TableSplit:
-    """Returns a split by time, 60 and 20 % for training and validation; else by fractions."""
+    """Returns a split by time, 60 % training and 20 % validation; without times by fractions."""
     if guess.time is None:
         return TableSplit(fractions=(0.8, 0.1, 0.1))
     facts = guess.columns[guess.time.column]
@@ -451,7 +447,12 @@ def _split(engine: Engine, guess: _Guess) -> TableSplit:
 
 
 def write_draft(folder: str | Path, out: Path | None = None) -> Path:
-    """Writes a draft to `graph.toml` or another file. Raises DatasetError if that exists."""
+    """Writes a draft of a description to `graph.toml` in the folder, or to ``out``. Returns the
+    file. Raises `DatasetError` if it exists.
+
+    >>> write_draft("shop")  # doctest: +SKIP
+    PosixPath('shop/graph.toml')
+    """
     file = Path(folder).expanduser() / FILE if out is None else out
     if file.exists():
         raise DatasetError(f"{file}: exists already; remove it, or give another file with --out")

@@ -26,27 +26,24 @@ from pyg_batchgnn.tables.join import Engine
 from pyg_batchgnn.tables.rows import RowCheck, times_of_rows
 from pyg_batchgnn.tables.source import RawTable
 
-#: The attribute of times.
-TIME = "time"
-#: Rows that are copied at a time.
-ROWS = 1 << 22
+TIME = "time"  # the attribute with times
+ROWS = 1 << 22  # rows that are copied at a time
 
 
 @dataclass
 class ConversionJob:
-    """One conversion."""
+    """All that the steps of one conversion share."""
 
-    spec: GraphDescription
-    journal: Journal  # the folder that is made, and its complete steps
+    spec: GraphDescription  # the description
+    journal: Journal  # the folder that is made, with its complete steps
     engine: Engine  # joins keys
-    fitted: dict[str, Any] | None  # the content of a model's `tables.json`; None: encoders are to be fitted
-    progress: Callable[[str], None]  # is called with the name of each step
+    fitted: dict[str, Any] | None  # a model's `tables.json`; None: encoders are fitted here
+    progress: Callable[[str], None]  # told the name of each step
     raw: dict[str, RawTable] = field(default_factory=dict)  # the tables by their names in errors
-    facts: dict[str, dict[str, Any]] = field(default_factory=dict)  # what each step has found
+    facts: dict[str, dict[str, Any]] = field(default_factory=dict)  # what each step found, by step
     unit: str | None = None  # of all times; None: plain integers, or no times
 
     def step(self, name: str, make: Callable[[], Made]) -> None:
-        """Makes a step, unless it is complete from before, and keeps its facts."""
         self.progress(name)
         self.facts[name] = self.journal.step(name, make)
 
@@ -63,7 +60,7 @@ class ConversionJob:
         return self.journal.folder / "keys" / f"{group_folder(group)}.parquet"
 
     def kept_rows(self, name: str) -> np.ndarray:
-        """Returns which rows of a node table are nodes, [rows] bool."""
+        """Returns [rows] bool, which rows of a node table are nodes."""
         kept = np.ones(self.table_of(name).rows, np.bool_)
         file = self.work(Group(RowKind.NODE, name), "bad")
         if sum(self.facts[f"nodes {name}"]["bad"].values()) and file.is_file():
@@ -77,7 +74,7 @@ class ConversionJob:
         return {group: one for group, one in found.items() if one is not None}
 
     def fitted_labels(self, group: Group) -> dict[str, Any] | None:
-        """Returns what a model knows of the labels of nodes or edges; None without."""
+        """Returns what a model knows about the labels of nodes or edges, or None."""
         found: dict[str, Any] = {} if self.fitted is None else self.fitted["labels"]
         return found.get(group.name if isinstance(group.name, str) else ",".join(group.name))
 
@@ -92,9 +89,9 @@ class ConversionJob:
     def write_features(
         self, group: Group, features: FeaturesOfRows, kept: np.ndarray, training: np.ndarray
     ) -> tuple[dict[str, Any], list[Path]]:
-        """Writes the features of the rows that are kept, by the encoders of a model, or by those
-        that are fitted to the training rows, [rows] bool both. Returns the encoders' states and the
-        meanings of the columns, and the files. Raises DatasetError if the model has others."""
+        """Writes the features of the rows ``kept``, by a model's encoders, or by encoders fitted to
+        the rows ``training``; both [rows] bool. Returns the encoders' states and the meanings of
+        columns, and the files. Raises `DatasetError` if the model has other features."""
         kind, own = ("nodes", FEATURES) if group.is_node else ("edges", EDGE_FEATURES)
         if self.fitted is None:
             states = features.fit(training)
@@ -112,7 +109,8 @@ class ConversionJob:
     def times_of(
         self, group: Group, spec: NodeTable | EdgeTable, table: RawTable, checks: list[RowCheck]
     ) -> np.ndarray | None:
-        """Adds the check that reads the times; returns where it writes them, [rows] int64."""
+        """Adds a check that reads the times to ``checks``. Returns the array that it fills, [rows]
+        int64; None without times."""
         if spec.time is None:
             return None
         file = self.work(group, "times_of_rows")
@@ -125,7 +123,7 @@ class ConversionJob:
 
 
 def write_rows(file: Path, values: np.ndarray, wanted: np.ndarray) -> Path:
-    """Writes the rows of an array that are wanted, [rows] bool, a piece at a time."""
+    """Writes the rows of an array that are ``wanted``, [rows] bool."""
     with NpyAppender(file, values.dtype) as writer:
         for at in range(0, len(values), ROWS):
             part = slice(at, at + ROWS)

@@ -1,7 +1,7 @@
-"""Keys to ids, by DuckDB's joins under a memory limit.
+"""Finds the ids of keys, by DuckDB's joins under a memory limit.
 
-DuckDB may return rows in any order. Every row carries its number, by which its id goes to its
-place, so that the result does not depend on threads and memory.
+DuckDB may return rows in any order. Every row carries its position, to which its id is written, so
+that the result does not depend on threads and memory.
 """
 
 from __future__ import annotations
@@ -19,19 +19,18 @@ from pyg_batchgnn.data.files import npy_header
 from pyg_batchgnn.tables.source import RawTable, literal, need, quoted
 from pyg_batchgnn.tables.values import is_number, is_uuid
 
-#: What Python, its libraries and the chunks under way may take of a memory limit; at most half.
+#: Of a memory limit, what Python, its libraries and chunks under way may take; at most half.
 _OURS = 1 << 30
 _BATCH = 1 << 18
-#: Rows whose ids are written before the pages of the mapped file are given back.
-_FLUSH = 1 << 24
+_FLUSH = 1 << 24  # Ids that are written before the pages of the mapped file are given back.
 _GROUP_ROWS = 1 << 19
 
 
 class Engine:
-    """A DuckDB process of ours, with its limits."""
+    """DuckDB in this process, with limits. ``folder``: for what does not fit into memory.
+    ``memory_limit``: bytes of the whole process."""
 
     def __init__(self, folder: Path, memory_limit: int, threads: int) -> None:
-        """``folder``: for what does not fit into memory."""
         duckdb = need("duckdb")
         folder.mkdir(parents=True, exist_ok=True)
         self.connection = duckdb.connect()
@@ -48,8 +47,8 @@ class Engine:
         self.connection.close()
 
     def batches(self, query: str) -> Iterator[Any]:
-        """Yields the result of a query as Arrow batches. Raises DatasetError if memory or disk are
-        too small, or a value does not fit its column."""
+        """Yields the result of a query as Arrow batches. Raises `DatasetError` if memory or disk
+        are too small, or a value does not fit its column."""
         duckdb = need("duckdb")
         try:
             found = self.connection.sql(query)
@@ -62,7 +61,6 @@ class Engine:
             raise DatasetError(f"tables: DuckDB gives up ({error}); check files, memory and disk") from error
 
     def columns(self, query: str) -> list[np.ndarray]:
-        """Returns the columns of a small result."""
         batches = list(self.batches(query))
         if not batches:
             return []
@@ -71,15 +69,15 @@ class Engine:
 
 
 def is_key(kind: Any, own: bool) -> bool:
-    """Returns whether values of an Arrow type can be keys. Numbers with a fraction are none. A
-    column of another table's keys may hold whole numbers as such, as pandas does where some are
-    missing; ``own``: it is the key of its own table."""
+    """Returns True if values of an Arrow type can be keys: no lists, no numbers with a fraction.
+    ``own``: False allows floating-point columns that name another table's keys; pandas stores whole
+    numbers so if some are missing."""
     types = need("pyarrow").types
     return not (types.is_nested(kind) or types.is_null(kind) or (own and types.is_floating(kind)))
 
 
 def compared(kinds: Sequence[Any]) -> str:
-    """Returns the SQL type in which key columns are compared; "" means as they are."""
+    """Returns the SQL type in which key columns of Arrow types are compared; "": as they are."""
     types = need("pyarrow").types
     floating = any(types.is_floating(kind) for kind in kinds)
     if len({str(kind) for kind in kinds}) == 1 and not floating and not is_uuid(kinds[0]):
@@ -90,15 +88,13 @@ def compared(kinds: Sequence[Any]) -> str:
 
 
 def _as(column: str, sql_type: str, kind: Any) -> str:
-    """Returns keys of an Arrow type as another SQL type. Decimals get no zeros behind a point."""
+    """Returns the SQL of a key column in another type. Decimals lose zeros behind the point."""
     found = f"CAST({column} AS {sql_type})" if sql_type else column
     is_decimal = sql_type == "VARCHAR" and need("pyarrow").types.is_decimal(kind)
     return f"regexp_replace({found}, '\\.0+$', '')" if is_decimal else found
 
 
 class KeyWriter:
-    """Writes a key file in row groups of one size."""
-
     def __init__(self, path: Path, schema: Any) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.schema, self.rows = schema, 0
@@ -129,8 +125,8 @@ class KeyWriter:
 
 
 def repeated(engine: Engine, table: RawTable, key: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the rows whose key occurs more than once, and for each the first row of its key.
-    Hashes of 64 bits are counted. Keys are compared where hashes are equal."""
+    """Returns the rows whose key occurs more than once, ascending, and for each the first row with
+    its key. Hashes of 64 bits are counted; keys are compared where hashes are equal."""
     names = {f"k{at}": column for at, column in enumerate(key)}
     rows = f"({table.sql(names)})"
     hashed, known = f"hash({', '.join(names)})", " AND ".join(f"{name} IS NOT NULL" for name in names)
@@ -153,7 +149,8 @@ def repeated(engine: Engine, table: RawTable, key: Sequence[str]) -> tuple[np.nd
 def distinct_keys(
     engine: Engine, columns: Sequence[tuple[RawTable, Sequence[str]]], names: Sequence[str], path: Path
 ) -> int:
-    """Writes columns' distinct keys, ascending, to a key file under ``names``; returns how many."""
+    """Writes the distinct keys of all columns, ascending, to a key file. ``columns``: tables with
+    their key columns. ``names``: the columns of the file. Returns the number of keys."""
     pa = need("pyarrow")
     casts, kinds, of_columns = [], [], []
     for at in range(len(names)):
@@ -185,7 +182,7 @@ def distinct_keys(
 
 
 class IdFile:
-    """A mapped .npy file [rows, E] of ids, which any row can be written to. What was written goes
+    """A mapped .npy file of ids, [rows] or [k, rows], to be filled in any order. Written pages go
     back to the system from time to time."""
 
     def __init__(self, path: Path, dtype: np.dtype | type, shape: tuple[int, ...]) -> None:
@@ -200,7 +197,7 @@ class IdFile:
         )
 
     def put(self, at: int, rows: np.ndarray, ids: np.ndarray) -> None:
-        """Writes the ids of some rows, given by number, to row `at` of the file."""
+        """Writes ``ids`` of the table's ``rows``, positions, to row `at` of the file."""
         if not len(rows):
             return
         first, last = int(rows[0]), int(rows[-1])
@@ -229,7 +226,7 @@ class IdFile:
 
 
 def match(engine: Engine, table: RawTable, columns: Sequence[str], keys: Path, out: IdFile, at: int) -> None:
-    """Writes the id of each row's key to row `at` of a file; -1 where there is none."""
+    """Writes the id of each row's key to row `at` of ``out``, -1 for a key not in file ``keys``."""
     schema = need("pyarrow.parquet").read_schema(keys)
     names = [f"k{number}" for number in range(len(columns))]
     kinds = [table.schema.field(column).type for column in columns]
@@ -252,8 +249,8 @@ def match(engine: Engine, table: RawTable, columns: Sequence[str], keys: Path, o
 
 
 def match_rows(engine: Engine, table: RawTable, column: str, ids: np.ndarray, out: IdFile, at: int) -> None:
-    """Writes the ids of the rows that a column of numbers names to row `at` of a file; -1 for
-    none. ``ids``: of each row of the other table."""
+    """Writes ids to row `at` of ``out`` for a column that names rows by position, -1 for none.
+    ``ids``: the id of each row of the other table."""
     query = f"SELECT _row, CASE WHEN k >= 0 AND k < {len(ids)} THEN CAST(k AS BIGINT) ELSE -1 END AS _id"
     rows = table.sql({"k": column}, as_keys=True)
     _put(engine, table, f"{query} FROM ({rows})", out, at, np.append(ids, -1))

@@ -1,4 +1,4 @@
-"""The nodes of a type: ids, keys, times, labels and splits, and their features."""
+"""The nodes of a type: ids, keys, times, labels, splits and features."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def make_nodes(job: ConversionJob, name: str) -> Made:
 
 
 def _nodes_without_table(job: ConversionJob, name: str) -> Made:
-    """Gives ids to a type that only other tables name: by ascending key."""
+    """Gives ids to nodes of a type that only other tables name, by ascending key."""
     used: list[tuple[RawTable, Sequence[str]]] = []
     for relation, one in job.spec.relations().items():
         if isinstance(one, EdgeTable):
@@ -123,8 +123,8 @@ def write_labels(
     kept: np.ndarray,
     splits: np.ndarray | None,
 ) -> list[Path]:
-    """Writes "y" of the rows that are kept. Rows without a label get -1 in `splits`. ``labels``: of
-    the table, or what a model knows of them where there are none."""
+    """Writes "y" of the rows ``kept``. Rows without a label get -1 in `splits`. ``labels``: the
+    table's, or what a model knows about labels if the table has none."""
     file = job.file(attribute_array(group, LABELS))
     if not isinstance(labels, LabelsOfRows):
         return [] if labels is None else _write_no_labels(job, group, labels, int(kept.sum()))
@@ -148,7 +148,7 @@ def _write_classes(job: ConversionJob, group: Group, labels: Mapping[str, Any]) 
 
 
 def _write_no_labels(job: ConversionJob, group: Group, labels: Mapping[str, Any], count: int) -> list[Path]:
-    """Writes "y" of rows without labels, for a model that was trained with some."""
+    """Writes "y" for rows without labels, as a model that was trained with labels expects it."""
     file = job.file(attribute_array(group, LABELS))
     nothing = {"boolean": np.full((count, 1), -1, np.int8), "class": np.full(count, -1)}
     np.save(file, nothing.get(labels["kind"], np.full(count, np.nan, np.float32)))

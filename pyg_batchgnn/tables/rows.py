@@ -1,4 +1,4 @@
-"""The rows of a table that take part: bad ones are an error or set aside; splits; labels."""
+"""Which rows of a table take part: bad rows, splits, labels."""
 
 from __future__ import annotations
 
@@ -32,11 +32,10 @@ _TORN = "wrong number of columns"
 
 
 class BadRows:
-    """The bad rows of a table, found one after the other. ``is_bad``: [rows] bool. ``reasons``: how
-    many rows are bad for each reason."""
+    """Collects a table's bad rows; ``with_torn``: with rows of a wrong number of columns.
+    ``is_bad``: [rows] bool. ``reasons``: how many rows are bad, by reason."""
 
     def __init__(self, table: RawTable, spec: NodeTable | EdgeTable, with_torn: bool = True) -> None:
-        """``with_torn``: whether rows with a wrong number of columns count here."""
         self.torn = table.torn if with_torn else ()
         self.table, self.sets_aside = table, spec.on_bad_rows != "error"
         self.is_bad = np.zeros(table.rows, np.bool_)
@@ -46,8 +45,8 @@ class BadRows:
             self.reasons[_TORN] = len(self.torn)
 
     def add(self, rows: np.ndarray, columns: Sequence[str], reason: str) -> None:
-        """Takes rows, in ascending order, that are bad for a reason. Raises a DatasetError that
-        names the first if bad rows are an error."""
+        """Adds bad rows, ascending positions. ``columns``: with the bad value. Raises
+        `DatasetError` for the first one if bad rows are an error."""
         if not len(rows):
             return
         if not self.sets_aside:
@@ -64,7 +63,7 @@ class BadRows:
         self._found.append((rows, tuple(columns), reason))
 
     def write(self, path: Path) -> list[Path]:
-        """Writes the bad rows to a Parquet file, if there are any. Returns the files."""
+        """Writes the bad rows to a Parquet file, if there are any; returns the files."""
         if not self._found and not self.torn:
             return []
         pa, pq = need("pyarrow"), need("pyarrow.parquet")
@@ -82,7 +81,6 @@ class BadRows:
         return [path]
 
     def _lines(self) -> Iterator[list[Any]]:
-        """Yields the columns of the file, for the bad rows of each chunk of the table."""
         if not self._found:
             return
         rows = np.concatenate([rows for rows, _, _ in self._found])
@@ -120,12 +118,10 @@ class BadRows:
 
 @dataclass
 class RowCheck:
-    """A column that is looked at before ids are given."""
-
-    column: str  # its name
-    parse: Callable[[Any], Parsed]  # reads its values
-    needs: bool = False  # whether a missing value makes the row bad
-    #: takes the first row and the values of a chunk, to be used later
+    column: str
+    parse: Callable[[Any], Parsed]  # reads the values
+    needs: bool = False  # True: a missing value makes the row bad
+    #: takes the first row and the values of each chunk, for later use
     keep: Callable[[int, Parsed], None] | None = None
 
 
@@ -154,9 +150,9 @@ def splits_of_rows(
     unit: str | None,
     fitting: bool,
 ) -> np.ndarray | None:
-    """Returns [rows] int8, the number of each row's split among `SPLITS`, -1 in none; None without
-    splits. Without keys, positions are hashed for splits by fractions. ``fitting``: encoders learn
-    from the rows, so there must be some."""
+    """Returns [rows] int8, each row's split as an index in `SPLITS`, -1 for none; None without
+    splits. Splits by fractions hash ``keys``, or positions without keys. ``fitting``: True raises
+    `DatasetError` if a split by column has no row, as encoders learn from the rows."""
     split = spec.split
     if split is None:
         return None
@@ -189,7 +185,7 @@ def splits_of_rows(
     return codes
 
 
-#: The names of splits in a column, in small letters.
+#: The names of splits in a column, in lower case.
 _SPLIT_NAMES = {one: at for at, one in enumerate(SPLITS)}
 _SPLIT_NAMES |= {"training": 0, "valid": 1, "validation": 1, "dev": 1, "testing": 2}
 
@@ -200,18 +196,17 @@ def _shares(split: TableSplit, hashes: np.ndarray) -> np.ndarray:
     return np.searchsorted(np.cumsum(split.fractions)[:2], shares, side="right")
 
 
-#: More classes than this are taken for a mistake.
-_MOST_CLASSES = 1 << 16
+_MOST_CLASSES = 1 << 16  # more classes are taken for a mistake
 
 
 @dataclass
 class LabelsOfRows:
-    """Finds out which labels a column holds, and turns it into "y"."""
+    """The labels in a column, and how they become "y"."""
 
     spec: LabelColumn
     table: RawTable
     kind: str = ""  # "boolean", "class" or "value"
-    #: the values of the classes in order; None: class numbers are the values themselves
+    #: the values of the classes in order; None: they are the class numbers
     values: list[Any] | None = None
     count: int = 0  # the number of classes; 0 for other labels
 
@@ -219,7 +214,8 @@ class LabelsOfRows:
     def wanted(
         cls, spec: LabelColumn | None, table: RawTable, fitted: dict[str, Any] | None
     ) -> LabelsOfRows | None:
-        """Returns the labels that a table has, as a model knows them if there is one."""
+        """Returns a table's labels, of the kind and classes that a model knows, if ``fitted``; None
+        without a label column."""
         if spec is None:
             return None
         if fitted is None:
@@ -228,8 +224,8 @@ class LabelsOfRows:
 
     @classmethod
     def of(cls, spec: LabelColumn, table: RawTable) -> LabelsOfRows:
-        """Looks at all labels of a table. Raises DatasetError if there is no such column, or there
-        are too many classes."""
+        """Finds kind and classes from all labels of a table. Raises `DatasetError` if there is no
+        such column, or too many classes."""
         nothing = need("pyarrow").array([], table.type_of(spec.column, "label"))
         as_texts(nothing, f"{table.where}: label: {spec.column}")  # an error where no value is a class
         found = cls(spec, table, spec.kind or "")
@@ -294,7 +290,7 @@ class LabelsOfRows:
         return Parsed(codes, codes < 0, np.zeros(len(codes), np.bool_))
 
     def final(self, found: Parsed) -> np.ndarray:
-        """Returns "y" as it is stored: -1 and NaN where a row has no label, of booleans False."""
+        """Returns "y" as stored. Without a label: -1, NaN, or for booleans False."""
         if self.kind == "boolean":
             return (found.values & ~found.missing)[:, None]
         if self.kind == "class":
@@ -303,7 +299,7 @@ class LabelsOfRows:
 
     @property
     def form(self) -> tuple[type, tuple[int, ...]]:
-        """The type of "y" and the shape of a row."""
+        """The dtype of "y" and the shape of a row."""
         forms = {"boolean": (np.bool_, (1,)), "class": (np.int64, ()), "value": (np.float32, ())}
         return forms[self.kind]
 
@@ -324,7 +320,7 @@ def _kind_of_texts(distinct: Any) -> str:
 
 
 def times_of_rows(table: RawTable, spec: TimeColumn, unit: str | None, times: np.ndarray) -> RowCheck:
-    """Returns a check of a column of times that writes them to `times`, [rows] int64."""
+    """Returns a check that reads a column of times into `times`, [rows] int64."""
     table.type_of(spec.column, "time")
 
     def keep(first: int, found: Parsed) -> None:

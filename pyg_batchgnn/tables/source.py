@@ -17,19 +17,18 @@ from typing import IO, Any
 from pyg_batchgnn.data import DatasetError, whole_below
 from pyg_batchgnn.tables.description import EdgeTable, NodeTable
 
-#: Rows that are read and encoded at a time. Statistics are summed in these steps, so another
-#: number would change their last bits.
+#: Rows that are read and encoded at a time. Statistics are summed in these steps, so another number
+#: would change their last bits.
 CHUNK = 1 << 17
 _PARQUET = (".parquet", ".parq", ".pq")
 _CSV_BYTES = 1 << 24
 #: A whole number as it is written: no zeros in front, no sign +, within int64.
 _WHOLE = r"^(0|-?[1-9][0-9]{0,17})$"
-#: DuckDB's column of the number of a row in its file.
-_ROW = "file_row_number"
+_ROW = "file_row_number"  # DuckDB's column with the position of a row in its file
 
 
 def need(module: str) -> Any:
-    """Imports pyarrow, duckdb or a module of theirs. Raises DatasetError if it is not installed."""
+    """Imports pyarrow, duckdb or one of their modules. Raises `DatasetError` if it is missing."""
     import importlib
 
     try:
@@ -55,7 +54,7 @@ def _is_remote(path: str) -> bool:
 
 
 def open_file(path: str) -> IO[bytes]:
-    """Opens a file here or elsewhere for reading."""
+    """Opens a local or remote file for reading, unzipped if it ends in .gz."""
     if _is_remote(path):
         files, inner = _remote(path)
         opened: IO[bytes] = files.open(inner, "rb")
@@ -65,7 +64,7 @@ def open_file(path: str) -> IO[bytes]:
 
 
 def state_of(path: str) -> list[Any]:
-    """Returns what changes when a file changes: its path, its size and when it was written."""
+    """Returns a file's path, size and time of writing, which tell whether it changed."""
     if not _is_remote(path):
         stat = Path(path).stat()
         return [path, stat.st_size, stat.st_mtime_ns]
@@ -78,13 +77,12 @@ def state_of(path: str) -> list[Any]:
 
 
 def numbered(path: str) -> list[tuple[int, str]]:
-    """Makes names compare as 2 before 10."""
     return [(int(part), part) if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", path)]
 
 
 def expand(where: str, folder: Path, files: Sequence[str]) -> list[str]:
-    """Returns the files that names and globs stand for: each name's in natural order. Raises
-    DatasetError if a name stands for no file."""
+    """Returns the files of names and globs, each name's in natural order. ``where``: the table in
+    errors. Raises `DatasetError` if a name has no file."""
     found: list[str] = []
     for name in files:
         if _is_remote(name):
@@ -111,7 +109,7 @@ def expand(where: str, folder: Path, files: Sequence[str]) -> list[str]:
 
 
 def is_database(path: str) -> bool:
-    """Returns whether a local file is a DuckDB database, by its ending and its header."""
+    """Returns True if a local file is a DuckDB database, by ending and header."""
     if _is_remote(path) or not path.lower().endswith((".duckdb", ".ddb", ".db")):
         return False
     with open_file(path) as stream:
@@ -119,7 +117,7 @@ def is_database(path: str) -> bool:
 
 
 def _stage_database(where: str, path: str, table: str | None, copy: Path) -> None:
-    """Copies a table of a database, which is opened for reading only, to a Parquet file."""
+    """Copies a table of a database, opened for reading only, to a Parquet file."""
     duckdb, temporary = need("duckdb"), copy.with_suffix(".partial")
     if copy.is_file():
         return
@@ -141,24 +139,22 @@ def _stage_database(where: str, path: str, table: str | None, copy: Path) -> Non
 
 @dataclass(frozen=True)
 class TablePart:
-    """One file of a table."""
-
-    path: str  # the file as errors name it
-    parquet: str  # the local Parquet file that is read, the same or a copy
-    rows: int  # its number of rows
-    first: int  # the number of its first row in the table
+    path: str  # the file, as errors name it
+    parquet: str  # the local Parquet file to read: the same or a copy
+    rows: int  # the number of rows
+    first: int  # position of its first row in the table
     delimiter: str  # of a CSV file; "" for Parquet
-    schema: Any  # its columns and their Arrow types
+    schema: Any  # Arrow types by column
 
 
 @dataclass(frozen=True)
 class RawTable:
     """The rows of a table, as they are in its files."""
 
-    where: str  # its name in errors, such as [nodes.user]
+    where: str  # the table in errors, such as [nodes.user]
     parts: tuple[TablePart, ...]  # the files in order
-    schema: Any  # the columns and their Arrow types
-    #: rows of CSV files with a wrong number of columns: file, number of the record from 1, text
+    schema: Any  # Arrow types by column
+    #: rows of CSV files with a wrong number of columns: file, record from 1 on, text
     torn: tuple[tuple[str, int, str], ...] = ()
 
     @cached_property
@@ -166,8 +162,8 @@ class RawTable:
         return sum(part.rows for part in self.parts)
 
     def type_of(self, column: str, key: str) -> Any:
-        """Returns the Arrow type of a column. Raises DatasetError if the table has no such column;
-        ``key`` of the description names it."""
+        """Returns the Arrow type of a column. ``key``: the key of the description that names it,
+        for the `DatasetError` if there is no such column."""
         if column not in self.schema.names:
             raise DatasetError(
                 f"{self.where}: {key}: there is no column {column!r} in {self.parts[0].path}; it has "
@@ -176,7 +172,7 @@ class RawTable:
         return self.schema.field(column).type
 
     def chunks(self, columns: Sequence[str]) -> Iterator[tuple[int, Any]]:
-        """Yields the rows in order, `CHUNK` at a time: their first number, and an Arrow table."""
+        """Yields (first row, Arrow table) of `CHUNK` rows at a time, in order."""
         pa = need("pyarrow")
         schema = pa.schema([self.schema.field(name) for name in dict.fromkeys(columns)])
         waiting: list[Any] = []
@@ -205,10 +201,10 @@ class RawTable:
                 raise DatasetError(f"{part.path}: {fact}; give all files one type") from error
 
     def sql(self, columns: dict[str, str], as_keys: bool = False) -> str:
-        """Returns the query of the rows with their numbers. ``columns``: the name of each column in
-        the result, and the column. Whole numbers of CSV files are such in the result. ``as_keys``:
-        makes floats whole numbers; those that stand for none or for several are NULL. Raises
-        DatasetError if DuckDB, which knows no case, cannot tell a column from another one."""
+        """Returns a query for the rows with their positions, `_row`. ``columns``: column by its
+        name in the result. Whole numbers in CSV files are integers in the result. ``as_keys``: True
+        makes floats integers, or NULL if they stand for none or for several. Raises `DatasetError`
+        if DuckDB, which ignores case, cannot tell a column from another one."""
         lower, queries = [name.lower() for name in self.schema.names], []
         for column in [*columns.values(), *(one for one in self.schema.names if one.lower() == _ROW)]:
             if lower.count(column.lower()) > 1 or column.lower() in ("", _ROW):
@@ -230,15 +226,15 @@ class RawTable:
         return f"CAST({name} AS BIGINT)" if self.schema.field(column).type == pa.int64() else name
 
     def place(self, row: int) -> str:
-        """Returns where a row stands: the file and the line, or the row group and the row."""
+        """Returns where a row is, as a text: file and line, or row group and row."""
         file, group, inner = self.file_and_row(row)
         if group is None:
             return f"{file}: line {self.lines([(file, inner)])[0]}"
         return f"{file}: row group {group}, row {inner}"
 
     def file_and_row(self, row: int) -> tuple[str, int | None, int]:
-        """Returns the file of a row, its row group, and its number there from 0 on. A row of CSV
-        has no group, and the number of its record from 1 on; the first record names columns."""
+        """Returns file, row group and position in the file of a row. In CSV the group is None, and
+        the position is that of the record, from 1 on; the first record names the columns."""
         part = self.parts[bisect.bisect_right(self._firsts, row) - 1]  # of empty files the last
         inner = row - part.first
         if part.delimiter:
@@ -247,12 +243,12 @@ class RawTable:
 
     @cached_property
     def _torn_at(self) -> dict[str, list[int]]:
-        """The number of whole rows before each row with a wrong number of columns, by file."""
+        """By file: how many whole rows lie before each row with a wrong number of columns."""
         torn = {part.path: [one for file, one, _ in self.torn if file == part.path] for part in self.parts}
         return {path: [number - 2 - at for at, number in enumerate(of)] for path, of in torn.items()}
 
     def lines(self, records: Sequence[tuple[str, int]]) -> list[int]:
-        """Returns the lines on which records of CSV files end, given by file and number."""
+        """Returns the lines on which CSV records end. ``records``: (file, record from 1 on)."""
         delimiter = max(part.delimiter for part in self.parts)
         found = {path: {number for of, number in records if of == path} for path in dict(records)}
         ends = {path: _lines_of(path, delimiter, numbers) for path, numbers in found.items()}
@@ -264,7 +260,6 @@ class RawTable:
 
     @cached_property
     def _groups(self) -> dict[TablePart, list[int]]:
-        """The row at which each row group ends, by file."""
         metas = {part: need("pyarrow.parquet").read_metadata(part.parquet) for part in self.parts}
         return {
             part: list(itertools.accumulate(meta.row_group(at).num_rows for at in range(meta.num_row_groups)))
@@ -287,8 +282,8 @@ def literal(text: str) -> str:
 
 
 def _lines_of(path: str, delimiter: str, records: set[int]) -> dict[int, int]:
-    """Returns the lines on which some records of a CSV file end, both from 1 on. The first record
-    has the names of the columns. Empty lines are no records."""
+    """Returns by record of a CSV file the line on which it ends, both from 1. The first record
+    names the columns. Empty lines are no records."""
     found, last = dict.fromkeys(records, 0), max(records, default=0)
     if not records:
         return found
@@ -303,8 +298,8 @@ def _lines_of(path: str, delimiter: str, records: set[int]) -> dict[int, int]:
 
 
 def open_table(where: str, spec: NodeTable | EdgeTable, folder: Path, staged: Path) -> RawTable:
-    """Opens the files of a table. CSV and remote files are copied to Parquet files in ``staged``
-    once. Raises DatasetError if a file is missing, damaged, or has other columns than the first."""
+    """Opens the files of a table. CSV and remote files are copied, once, to Parquet files in
+    ``staged``. Raises `DatasetError` if a file is missing or damaged, or columns differ."""
     pa = need("pyarrow")
     parts: list[TablePart] = []
     torn: list[tuple[str, int, str]] = []
@@ -347,7 +342,6 @@ def open_table(where: str, spec: NodeTable | EdgeTable, folder: Path, staged: Pa
 
 
 def _plain(schema: Any) -> Any:
-    """Returns a schema without dictionaries and without metadata."""
     pa = need("pyarrow")
     is_dictionary = pa.types.is_dictionary
     return pa.schema(
@@ -380,9 +374,8 @@ def _stage_remote(path: str, copy: Path) -> None:
 
 
 def _stage_csv(where: str, path: str, spec: NodeTable | EdgeTable, copy: Path) -> dict[str, Any]:
-    """Copies a CSV file as texts. Returns "texts": the columns with a value that is no whole
-    number; "seen": those with any value; "torn": rows with a wrong number of columns, as in a
-    `RawTable`."""
+    """Copies a CSV file to a Parquet file of texts. Returns "texts": columns with a value that is
+    no whole number; "seen": columns with any value; "torn": as in a `RawTable`."""
     pa, pq, pc = need("pyarrow"), need("pyarrow.parquet"), need("pyarrow.compute")
     note = copy.with_suffix(".json")
     if copy.is_file() and note.is_file():

@@ -1,4 +1,4 @@
-"""Values of columns as NumPy arrays: numbers, booleans, times and texts, with what is wrong."""
+"""Values of columns as NumPy arrays: numbers, booleans, times and texts, and which are bad."""
 
 from __future__ import annotations
 
@@ -16,17 +16,15 @@ from pyg_batchgnn.tables.source import need
 _TRUE, _FALSE = ("true", "t", "yes", "y", "1"), ("false", "f", "no", "n", "0")
 #: The largest numbers of float32 and of float64.
 MOST, MOST_DOUBLE = float(np.finfo(np.float32).max), float(np.finfo(np.float64).max)
-#: One unit of time in nanoseconds.
+#: one unit of time in nanoseconds
 _NANOSECONDS = {"D": 86_400 * 10**9, "s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 
 
 @dataclass(frozen=True, eq=False)
 class Parsed:
-    """A column in numbers."""
-
-    values: np.ndarray  # [n], anything where they are missing or bad
-    missing: np.ndarray  # [n] bool, the rows without a value
-    bad: np.ndarray  # [n] bool, the rows whose value is none of its kind
+    values: np.ndarray  # [n]; undefined where missing or bad
+    missing: np.ndarray  # [n] bool, rows without a value
+    bad: np.ndarray  # [n] bool, rows with a value that cannot be read
 
 
 def missing_in(array: Any) -> np.ndarray:
@@ -49,7 +47,6 @@ def is_text(kind: Any) -> bool:
 
 
 def is_number(kind: Any) -> bool:
-    """Returns whether an Arrow type is one of numbers, which are compared by value."""
     types = need("pyarrow").types
     return bool(types.is_integer(kind) or types.is_floating(kind))
 
@@ -63,8 +60,8 @@ def is_vector(kind: Any) -> bool:
 
 
 def to_numbers(array: Any, where: str, most: float = MOST) -> Parsed:
-    """Returns numbers as float64. NaN is missing, and numbers beyond `most` are bad. Raises
-    DatasetError if the column, which ``where`` names, is of no numbers."""
+    """Returns numbers as float64. NaN is missing; numbers beyond `most` are bad. ``where``: the
+    column in errors. Raises `DatasetError` if the column's type has no numbers."""
     pa, types = need("pyarrow"), need("pyarrow").types
     array = flat(array)
     array = array.cast(pa.float64()) if types.is_null(array.type) else array
@@ -84,7 +81,7 @@ def to_numbers(array: Any, where: str, most: float = MOST) -> Parsed:
 
 
 def to_booleans(array: Any, where: str) -> Parsed:
-    """Returns booleans, 0 and 1, and usual words as bool. Raises DatasetError as `to_numbers`."""
+    """Returns booleans, 0 and 1, and usual words as bool. Raises `DatasetError` for other types."""
     types = need("pyarrow").types
     array, kind = flat(array), array.type
     missing = missing_in(array)
@@ -103,7 +100,7 @@ def to_booleans(array: Any, where: str) -> Parsed:
 
 
 def _each(array: Any, read: Any, missing: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Reads each distinct text once. Returns float64 values, and which are bad."""
+    """Reads each distinct text once. Returns [n] float64 values, and which are bad."""
     encoded = flat(array.dictionary_encode())
     texts = encoded.dictionary.to_pylist()
     known, wrong = np.zeros(len(texts) + 1), np.zeros(len(texts) + 1, np.bool_)
@@ -117,7 +114,7 @@ def _each(array: Any, read: Any, missing: np.ndarray) -> tuple[np.ndarray, np.nd
 
 
 def natural_unit(kind: Any, spec: TimeColumn) -> str | None:
-    """Returns the unit of a column of times by its Arrow type; None: plain integers."""
+    """Returns the unit of a column of times, from its Arrow type; None: plain integers."""
     types = need("pyarrow").types
     if types.is_timestamp(kind):
         return str(kind.unit)
@@ -131,7 +128,7 @@ def natural_unit(kind: Any, spec: TimeColumn) -> str | None:
 
 
 def common_unit(units: dict[str, str | None]) -> str | None:
-    """Returns the finest unit of columns. Raises DatasetError if only some are plain integers."""
+    """Returns the finest unit. Raises `DatasetError` if only some columns are plain integers."""
     plain = [name for name, unit in units.items() if unit is None]
     dated = {name: unit for name, unit in units.items() if unit is not None}
     if plain and dated:
@@ -142,8 +139,8 @@ def common_unit(units: dict[str, str | None]) -> str | None:
 
 
 def to_times(array: Any, spec: TimeColumn, unit: str | None, where: str) -> Parsed:
-    """Returns times as int64: units since 1970-01-01 UTC, rounded down. Those beyond are bad.
-    Raises DatasetError as `to_numbers`."""
+    """Returns times as int64, in units since 1970-01-01 UTC, rounded down; times that do not fit
+    are bad. Raises `DatasetError` if the column's type has no times."""
     pa, types = need("pyarrow"), need("pyarrow").types
     array, kind = flat(array), array.type
     missing = missing_in(array)
@@ -172,7 +169,7 @@ def to_times(array: Any, spec: TimeColumn, unit: str | None, where: str) -> Pars
 def _scaled(
     values: np.ndarray, have: str | None, want: str | None, missing: np.ndarray, bad: np.ndarray
 ) -> Parsed:
-    """Returns times in another unit. Those that int64 does not hold are bad."""
+    """Returns times in another unit; times that int64 does not hold are bad."""
     up, down = (_NANOSECONDS[have], _NANOSECONDS[want]) if have and want else (1, 1)
     most = (2**63 - 1) // max(up // down, 1)
     beyond = ~missing & ((values > most) | (values < -most))
@@ -190,7 +187,7 @@ def _zoned(array: Any, spec: TimeColumn) -> Any:
 
 
 def _read_texts(array: Any, spec: TimeColumn, missing: np.ndarray) -> tuple[Any, np.ndarray]:
-    """Reads ISO 8601 texts as timestamps in microseconds."""
+    """Returns ISO 8601 texts as timestamps in microseconds, and which are bad."""
     pa = need("pyarrow")
     for kind in (pa.timestamp("us"), pa.timestamp("us", "UTC")):
         try:
@@ -219,8 +216,8 @@ def _instant(text: str, spec: TimeColumn) -> datetime:
 
 
 def moment(value: Moment, spec: TimeColumn, unit: str | None, where: str) -> int:
-    """Returns a boundary of a split in units of the graph's times. Raises DatasetError if it is no
-    time of the column's kind."""
+    """Returns a bound of a split in the unit of the graph's times. Raises `DatasetError` if it is
+    no time of the column's kind."""
     pa = need("pyarrow")
     if isinstance(value, int):
         if spec.unit is None and unit is not None:
@@ -237,7 +234,7 @@ def moment(value: Moment, spec: TimeColumn, unit: str | None, where: str) -> int
 
 
 def calendar(values: np.ndarray) -> dict[str, np.ndarray]:
-    """Returns hour, weekday, day and month of times in seconds, each as a share of its period."""
+    """Returns hour, weekday, day and month of times in seconds, as fractions of their periods."""
     days = values.astype("datetime64[s]").astype("datetime64[D]")
     months = days.astype("datetime64[M]")
     length = ((months + 1).astype("datetime64[D]") - months.astype("datetime64[D]")).astype(np.int64)
@@ -250,8 +247,8 @@ def calendar(values: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def as_texts(array: Any, where: str) -> Any:
-    """Returns a column as texts, as an export of the table to CSV: booleans are true and false,
-    times ISO 8601, bytes hexadecimal. Raises DatasetError for lists, maps or structs."""
+    """Returns a column as texts, as an export to CSV would: booleans are true and false, times ISO
+    8601, bytes hexadecimal. Raises `DatasetError` for lists, maps and structs."""
     pa, types = need("pyarrow"), need("pyarrow").types
     array = flat(array)
     if is_uuid(array.type):
@@ -272,8 +269,8 @@ _SPELLINGS = (
 
 
 def as_categories(array: Any, where: str) -> Any:
-    """Returns a column as texts that are the same in files of all kinds: 1, 1.0 and "1.0" are "1";
-    True, "True" and "TRUE" are "true". NaN is missing."""
+    """Returns a column as texts, the same for all kinds of files: "1" for 1, 1.0 and "1.0"; "true"
+    for True, "True" and "TRUE". NaN is missing."""
     pa, pc, types = need("pyarrow"), need("pyarrow.compute"), need("pyarrow").types
     array = flat(array)
     texts, kind = as_texts(array, where), array.type
@@ -289,8 +286,8 @@ def as_categories(array: Any, where: str) -> Any:
 
 
 def places_among(array: Any, names: Sequence[str], where: str) -> np.ndarray:
-    """Returns the place of each value among names, [n] int64; -1 for none. A name that is spelled
-    as the value comes before others that are the same category."""
+    """Returns [n] int64, the index of each value in ``names``, -1 for none. A name that is spelled
+    like the value comes before others of the same category."""
     pa, found = need("pyarrow"), []
     plain = as_categories(pa.array(names, pa.string()), where).to_pylist()
     for texts, own in ((as_texts(array, where), names), (as_categories(array, where), plain)):
@@ -322,14 +319,14 @@ def uuid_texts(array: Any) -> Any:
     return need("pyarrow.compute").if_else(storage.is_null(), None, texts) if storage.null_count else texts
 
 
-#: The base and the last steps of the hash, of splitmix64.
+#: The base and the last steps of the hash, from splitmix64.
 _BASE, _MIX = 0x9E3779B97F4A7C15, (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
 
 def hash_texts(array: Any) -> np.ndarray:
-    """Returns [n] uint64, a hash of each text that is the same everywhere and for ever: the
-    polynomial of the text's bytes (+ 1) in an odd base modulo 2^64, mixed by splitmix64. A missing
-    text has the hash of the empty one."""
+    """Returns [n] uint64, a hash of each text, the same everywhere and for ever: the polynomial of
+    the text's bytes (+ 1) in an odd base modulo 2^64, mixed by splitmix64. A missing text has the
+    hash of the empty one."""
     array = flat(array).fill_null("")
     offsets = np.frombuffer(array.buffers()[1], np.int32)[array.offset :][: len(array) + 1].astype(np.int64)
     if not len(array):

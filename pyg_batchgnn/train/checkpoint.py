@@ -1,4 +1,4 @@
-"""The checkpoint of a run, from which it continues exactly, even in the middle of an epoch."""
+"""A run's checkpoint, from which training continues exactly, even inside an epoch."""
 
 from __future__ import annotations
 
@@ -31,14 +31,13 @@ from pyg_batchgnn.train.run_folder import replacing
 
 # A safetensors file of nested values: tensors are tensors, everything else is JSON in the header.
 # The file is replaced by one rename: a reader sees the old one or the new one. It holds no pickle.
-
-
 _TENSOR = "__tensor__"
 _VALUES = "values"  # names the checksum of all that is no tensor, which older releases did not write
 
 
 def save_values(path: Path, kind: str, version: int, values: dict[str, Any]) -> None:
-    """Replaces `path`. ``kind`` and ``version`` are checked when it is read."""
+    """Writes nested dicts and lists of tensors and JSON values as a safetensors file. It replaces
+    `path`. ``kind``, ``version``: of the format; `parse_values` checks them."""
     tensors: dict[str, Tensor] = {}
     plain = json.dumps(_take_tensors(values, "", tensors))
     checksums = {_VALUES: zlib.crc32(plain.encode())}
@@ -49,8 +48,8 @@ def save_values(path: Path, kind: str, version: int, values: dict[str, Any]) -> 
 
 
 def parse_values(path: Path, data: bytes | None, kind: str, version: int) -> dict[str, Any]:
-    """Returns the values in the bytes of a file that `save_values` wrote; None: those that lie at
-    `path`. Raises `TrainError` if it is missing, damaged or another file."""
+    """Returns what `save_values` wrote. ``data``: the bytes of the file; None reads `path`. Raises
+    `TrainError` if the file is missing, damaged, or of another kind or version."""
     if data is None and not path.is_file():
         raise TrainError(f"{path}: no such checkpoint; the run may have stopped before its first one")
     data = path.read_bytes() if data is None else data
@@ -111,34 +110,29 @@ _VERSION = 3
 
 @dataclass(frozen=True)
 class RankCheckpoint:
-    """The state of one rank."""
-
-    loader: dict[str, Any]  # `state_dict` of its training loader
-    running: Tensor  # its row of `BatchNormStatistics.table`
-    epoch_phases: dict[str, float]  # its seconds per phase in the current epoch
-    phases: dict[str, float]  # its seconds per phase in the finished epochs
-    #: `state_dict` of its historical embeddings; empty in a run without them
+    loader: dict[str, Any]  # `state_dict` of the rank's training loader
+    running: Tensor  # [columns], the rank's row of `BatchNormStatistics.table`
+    epoch_phases: dict[str, float]  # seconds per phase in the current epoch
+    phases: dict[str, float]  # seconds per phase in the finished epochs
+    #: `state_dict` of historical embeddings
     history: dict[str, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The contents of a checkpoint file."""
-
     config: TrainConfig
-    dataset: dict[str, Any]  # the fingerprint of the data set, as a dict
-    progress: RunProgress  # of the run
+    dataset: dict[str, Any]  # the fingerprint of the data set
+    progress: RunProgress  # epochs, steps and sums of the run so far
     model: dict[str, Tensor]  # `state_dict` of the model
     best: dict[str, Tensor]  # `state_dict` of the model at the best validation epoch
     optimiser: dict[str, Any]  # `state_dict` of the optimiser
-    ranks: list[RankCheckpoint]  # the state of each rank
+    ranks: list[RankCheckpoint]  # one state per rank
     rows: str = ""  # the name of the learned rows in the run folder; "" in a run without them
-    best_rows: str = ""  # the name of those of the best validation epoch, likewise
-    #: that of the schedule of its learning rate; empty without one
-    schedule: dict[str, Any] = field(default_factory=dict)
+    best_rows: str = ""  # the name of the learned rows of the best validation epoch
+    schedule: dict[str, Any] = field(default_factory=dict)  # `state_dict` of the LR schedule, or {}
 
     def __post_init__(self) -> None:
-        """Raises an error for values of other kinds than those of a run."""
+        """Raises an error for values that no run can have, as a damaged file has them."""
         progress = {**vars(self.progress), **(self.progress.best or {}), "best": 0}
         counts = [name for name, value in vars(RunProgress()).items() if isinstance(value, int)]
         bad = [name for name in counts if not isinstance(progress[name], int) or progress[name] < 0]
@@ -157,8 +151,8 @@ class Checkpoint:
 
     @classmethod
     def load(cls, path: Path, data: bytes | None = None) -> Checkpoint:
-        """Reads a checkpoint, from the bytes of its file if they are given. Raises `TrainError` if
-        it is missing, damaged or another file."""
+        """Reads a checkpoint. ``data``: the bytes of the file; None reads the file at `path`.
+        Raises `TrainError` if the file is missing, damaged or no checkpoint."""
         values = parse_values(path, data, _KIND, _VERSION)
         try:
             config, progress = config_from_dict(values["config"]), RunProgress(**values["progress"])
@@ -182,8 +176,9 @@ class Checkpoint:
         return replace(self.ranks[0], running=self.ranks[0].running[:0])
 
     def check_dataset(self, path: Path, found: dict[str, int], name: str = "") -> None:
-        """Refuses a data set with another fingerprint than that of the run. ``name``: that of new
-        data which may be predicted: tables that were encoded as those of the run were."""
+        """Raises `TrainError` unless the data set has the fingerprint ``found`` of the run's data
+        set. With ``name``, new data to predict: tables that were encoded like those of the run pass
+        too, unless the model has learned rows and the fingerprints differ."""
         trained = self.config.run.dataset
         encoders = fitted_encoders(name) if name and trained and name != trained else None
         if encoders is not None and encoders == fitted_encoders(str(trained)):
@@ -204,7 +199,6 @@ class Checkpoint:
     def restore_optimiser(
         self, path: Path, optimiser: Optimizer, schedule: LRScheduler | None = None
     ) -> None:
-        """Loads the state of an optimiser, and that of the schedule of its learning rate."""
         with as_train_error(Exception, where=f"{path}: does not fit the optimiser: "):  # of any kind
             state = {int(index): values for index, values in self.optimiser["state"].items()}
             groups = self.optimiser["param_groups"]
@@ -217,7 +211,7 @@ class Checkpoint:
 
 
 def _try_step(optimiser: Optimizer) -> None:
-    """Raises an error for state that does not fit, from a step of a copy with gradients of 0."""
+    """Raises an error if the loaded state does not fit: steps a copy, with gradients of 0."""
     trial = deepcopy(optimiser)
     for group in trial.param_groups:
         group["fused"] = False  # fused kernels do not look at shapes
@@ -227,7 +221,8 @@ def _try_step(optimiser: Optimizer) -> None:
 
 
 def history_figures(history: HistoricalCaches | None, ranks: Ranks) -> dict[str, Any] | None:
-    """Returns figures of the caches since this process began; collective. None without caches."""
+    """Returns hit rates, rows, bytes and seconds of the historical embeddings, over all ranks and
+    since the process began, for the report; None without them. Collective."""
     if history is None:
         return None
     every = [
@@ -254,18 +249,19 @@ def history_figures(history: HistoricalCaches | None, ranks: Ranks) -> dict[str,
 
 @dataclass(eq=False)
 class TrainerState:
-    """The state of a run, beside that of the objects of its job."""
+    """The state of a run that the trainer keeps, beside that in the model, optimiser and loader."""
 
-    progress: RunProgress = field(default_factory=RunProgress)  # the place in the run
-    best: dict[str, Tensor] = field(default_factory=dict)  # the weights of the best epoch
-    clock: PhaseClock = field(default_factory=PhaseClock)  # the seconds of the current epoch by phase
-    earlier: PhaseClock = field(default_factory=PhaseClock)  # those of the epochs before it
-    loader: dict[str, Any] | None = None  # the place of the training loader, until the loader takes it
-    best_rows: str = ""  # the name of the learned rows of the best epoch; "" in a run without them
+    progress: RunProgress = field(default_factory=RunProgress)  # epochs, steps and sums so far
+    best: dict[str, Tensor] = field(default_factory=dict)  # `state_dict` of the best epoch
+    clock: PhaseClock = field(default_factory=PhaseClock)  # seconds per phase in the current epoch
+    earlier: PhaseClock = field(default_factory=PhaseClock)  # the same, finished epochs
+    loader: dict[str, Any] | None = None  # a restored `state_dict`, until the loader takes it
+    best_rows: str = ""  # the name of the learned rows of the best epoch; "" without them
 
     @classmethod
     def restored(cls, checkpoint: Checkpoint, path: Path, job: TrainingJob, ranks: Ranks) -> TrainerState:
-        """Puts a checkpoint into the objects of a job; returns the rest of the state."""
+        """Loads a checkpoint into the model, optimiser, statistics and historical embeddings of a
+        job. Returns the rest of the state. Raises `TrainError` for values that do not fit."""
         own = checkpoint.state_of(ranks.rank, ranks.size)
         best, metric = checkpoint.progress.best, job.task.metric.value
         if best is not None and metric not in best:
@@ -286,7 +282,7 @@ class TrainerState:
 
     @property
     def rows(self) -> str:
-        """The name of the learned rows as they are after some epochs and further steps."""
+        """The name under which the learned rows of the current epoch and step are saved."""
         epoch, step = self.progress.epoch, self.progress.step
         return f"epoch-{epoch}-step-{step}" if step else f"epoch-{epoch}"
 

@@ -1,4 +1,4 @@
-"""The decisions before a run: data set, threads, matrix product, and the C library's allocator."""
+"""What is decided before a run: data set, threads, matrix product, the C library's allocator."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ from pyg_batchgnn.train.training_data import TrainingData, fingerprint_dataset
 
 
 def open_dataset(name: str | None, reverse_relations: bool = False) -> Dataset:
-    """Opens the data set of that name or path, or the default one if the name is None. The error of
-    a folder of tables says how they become a data set."""
+    """Opens a data set by name or path; None opens the default one. ``reverse_relations``: also
+    makes the reverse of each relation. Raises `DatasetError`; for a folder of tables `TrainError`,
+    with the commands that convert them."""
     try:
         dataset = default_dataset() if name is None else load_dataset(name)
     except DatasetError as error:
@@ -52,8 +53,9 @@ def open_on_all_ranks(config: TrainConfig, ranks: Ranks) -> tuple[Dataset, dict[
 def choose_product(
     config: TrainConfig, features: int, columns: int, ranks: Ranks
 ) -> tuple[TrainConfig, ProductChoice | None]:
-    """Decides which matrix product the run uses, and applies the decision; collective. Returns the
-    configuration with the product, and the result of this rank's probe, or None without a probe."""
+    """Decides which matrix product the run uses, and switches to it; collective. Returns the
+    configuration with that product, and the result of the probe if this rank made one.
+    ``features``, ``columns``: widths of the first layer's input and of the output."""
     choice, product, first = None, config.run.matrix_product, ranks.training.ranks_of_host[0]
     if product in (MatrixProduct.AUTO, MatrixProduct.PROBE):
         if product is MatrixProduct.PROBE and ranks.rank == first:  # one rank of each host
@@ -70,8 +72,8 @@ def choose_product(
 
 
 def apply_product(config: TrainConfig) -> None:
-    """Makes native layers use the configured product from now on; if it is open, or if this
-    processor has it not, that of this processor."""
+    """Switches native layers to the configured matrix product and bfloat16 level. What is not
+    decided, or missing on this processor, becomes the processor's default."""
     product = config.run.matrix_product
     if product is MatrixProduct.NATIVE:
         use_products("native")
@@ -83,8 +85,8 @@ def apply_product(config: TrainConfig) -> None:
 
 
 def decide_level(config: TrainConfig, ranks: Ranks) -> TrainConfig:
-    """Returns the configuration with a level of bfloat16 products that every rank has, where it
-    needs one; collective."""
+    """Returns the configuration with a level of bfloat16 products that every rank's processor has,
+    if native bfloat16 products are used; collective. Raises `TrainError` if a rank lacks it."""
     if not _multiplies_bfloat16(config):
         return config
     if config.run.bfloat16_products is BFloat16Products.AUTO:
@@ -106,7 +108,8 @@ def _multiplies_bfloat16(config: TrainConfig) -> bool:
 
 
 def _common_level(of_ranks: list[list[str]]) -> str:
-    """Returns the highest level that all ranks have and that is on none above its default."""
+    """Returns the highest level that all ranks have, and that exceeds no rank's default.
+    ``of_ranks``: for each rank its default, then all its levels."""
     order = [level.value for level in BFloat16Products][1:]
     most = min(order.index(default) for default, *_ in of_ranks)
     return [level for level in order[: most + 1] if all(level in levels for _, *levels in of_ranks)][-1]
@@ -121,8 +124,8 @@ def product_line(config: TrainConfig, choice: ProductChoice | None) -> str:
 
 
 def product_shapes(config: TrainConfig, features: int, classes: int) -> list[tuple[int, int, int]]:
-    """Returns (rows, columns, outputs) of the product of each layer, the layer next to the input
-    first. The rows are those of a training minibatch in which no node is found twice."""
+    """Returns (rows, columns, outputs) of each layer's matrix product, the first layer first, for a
+    training minibatch in which no node occurs twice."""
     model, fanout = config.model, config.sampling.fanout
     widths = pairwise([features, *[model.hidden] * (model.num_layers - 1), classes])
     # A fanout of all neighbours counts as twenty: the probe multiplies at most a few thousand rows.
@@ -137,11 +140,12 @@ def product_shapes(config: TrainConfig, features: int, classes: int) -> list[tup
 def decide_fields(
     config: TrainConfig, dataset: Dataset, ranks: Ranks
 ) -> tuple[TrainConfig, ProductChoice | None]:
-    """Decides data set, threads and matrix product, so that the configuration repeats the run;
-    collective. Returns that of this rank, and its probe of matrix products, if there was one.
+    """Fills in data set, threads and matrix product, so that the configuration repeats the run;
+    collective. Returns this rank's configuration, and the result of the probe if it made one.
 
-    A rank may have threads of its own only if results do not depend on them: a resumed run knows
-    the first rank's number alone."""
+    A rank may have its own number of threads only if results do not depend on it: a resumed run
+    knows the first rank's number alone.
+    """
     own_threads = config.run.threads
 
     def decided() -> dict[str, dict[str, object]]:
@@ -166,17 +170,18 @@ def decide_fields(
     return config, choice
 
 
-# Each step allocates and frees the same few hundred megabytes. By default glibc returns large
-# blocks to the system at once, and every step pays for the page faults again. `mallopt` changes
-# this process alone. Training and prediction call it; importing the package does not.
-
 #: By the parameter numbers of glibc's <malloc.h>: blocks below 2 GiB come from the heap instead of
 #: a mapping of their own, which is never trimmed and grows by 64 MiB at a time.
 _MALLOPT = {"M_MMAP_THRESHOLD": (-3, 2**31 - 1), "M_TRIM_THRESHOLD": (-1, -1), "M_TOP_PAD": (-2, 64 << 20)}
 
 
 def configure_malloc(choice: Malloc) -> bool:
-    """Applies `choice` to this process. Returns whether freed memory is now kept."""
+    """Makes the C library keep freed memory, or not, in this process. Returns True if it now does.
+    Training and prediction call it; importing the package does not.
+
+    Each step allocates and frees the same few hundred megabytes. By default glibc returns large
+    blocks to the system at once, and every step pays for the page faults again.
+    """
     if choice is Malloc.DEFAULT or not sys.platform.startswith("linux"):
         return False
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)

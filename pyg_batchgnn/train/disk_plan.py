@@ -24,16 +24,17 @@ _HELD = 0.5
 
 @dataclass(frozen=True)
 class DiskPrediction:
-    """A prediction of what an epoch of one process reads from files."""
+    """What an epoch reads from files, predicted for training in one process."""
 
-    forecast: DiskForecast  # of the loader that trains
-    dataset: Dataset
-    graph: WholeGraph
-    loader: AnyLoader
+    forecast: DiskForecast  # what the loader's epoch reads
+    dataset: Dataset  # the data set
+    graph: WholeGraph  # the graph in this process
+    loader: AnyLoader  # the training loader
 
     @classmethod
     def of(cls, dataset: Dataset, config: TrainConfig, samples: int) -> DiskPrediction | None:
-        """Makes the loader that trains, and predicts an epoch. Returns none if all features fit."""
+        """Makes the training loader and predicts an epoch. Returns None if all features fit into
+        memory. ``samples``: the number of minibatches to sample for it."""
         tables = [one.tables[FEATURES] for one in dataset.node_sets if FEATURES in one.tables]
         budget = config.sampling.memory_budget
         room = _HELD * (machine.memory().available if budget is None else budget)
@@ -45,7 +46,7 @@ class DiskPrediction:
         return None if forecast is None else cls(forecast, dataset, graph, loader)
 
     def lines(self, computing: Prediction | None) -> list[str]:
-        """Returns what is said of it. ``computing``: the same with features in memory."""
+        """Returns the lines to print. ``computing``: the prediction with features in memory."""
         found, minibatches, given = self.forecast, len(self.loader), self.graph.config.sampling.memory_budget
         tables = [one.tables[FEATURES] for one in self.dataset.node_sets if FEATURES in one.tables]
         features = sum(table.nbytes for table in tables) - self.graph.held  # those that stay on disk

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 
 class TrainError(ValueError):
-    """A configuration, run folder or checkpoint that cannot be used. The message is one line."""
+    """A configuration, run folder, checkpoint or request that cannot be used. The message is one
+    line that names the remedy."""
 
 
 class FirstRankError(Exception):
@@ -16,8 +17,8 @@ class FirstRankError(Exception):
 
 @contextlib.contextmanager
 def as_train_error(*kinds: type[Exception], where: str = "") -> Iterator[None]:
-    """Turns errors of these kinds inside the block into a `TrainError` with the same message, in
-    one line behind ``where``."""
+    """Turns errors of these kinds inside the block into `TrainError`. The message becomes one line,
+    with ``where`` in front."""
     try:
         yield
     except kinds as error:

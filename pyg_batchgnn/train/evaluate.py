@@ -26,7 +26,7 @@ _EPOCH = 0
 
 
 def infer(network: GraphNetwork, loader: AnyLoader) -> Iterator[tuple[Any, ModelOutput]]:
-    """Yields each minibatch and the output for its seeds, in evaluation mode."""
+    """Yields each minibatch and its `ModelOutput`, one row per seed, in evaluation mode."""
     for batch in evaluated(network, loader):
         with torch.no_grad():
             output = network.outputs(batch)
@@ -34,7 +34,7 @@ def infer(network: GraphNetwork, loader: AnyLoader) -> Iterator[tuple[Any, Model
 
 
 def evaluated(network: GraphNetwork, loader: AnyLoader) -> Iterator[Any]:
-    """Yields each minibatch of an evaluation, with the model in evaluation mode."""
+    """Yields the minibatches of an evaluation. The model is in evaluation mode meanwhile."""
     was_training = network.model.training
     network.model.eval()
     loader.set_epoch(_EPOCH)
@@ -44,13 +44,12 @@ def evaluated(network: GraphNetwork, loader: AnyLoader) -> Iterator[Any]:
         network.model.train(was_training)
 
 
-#: Rows of outputs that are worked on together.
-ROWS = 1 << 16
+ROWS = 1 << 16  # Rows of outputs that are processed together.
 
 
 def infer_all(network: NativeNetwork, graph: RunGraph) -> tuple[SortedNodes, EmbeddedNodes, EmbeddedNodes]:
-    """Computes all nodes with the model in evaluation mode; collective. Returns the nodes that this
-    rank owns, their logits and the input of the last layer."""
+    """Computes every node from all its neighbours, in evaluation mode; collective. Returns this
+    rank's nodes, their logits, and their rows before the last layer."""
     nodes = graph.all_nodes()
     output, own = network.infer(nodes), nodes.node_of(graph.inputs.node_type)
     logits, hidden = (EmbeddedNodes(own, rows, nodes) for rows in (output.logits, output.hidden))
@@ -59,19 +58,20 @@ def infer_all(network: NativeNetwork, graph: RunGraph) -> tuple[SortedNodes, Emb
 
 @dataclass(frozen=True, eq=False)
 class MeasuredNodes:
-    """The nodes or edges of a split, on which a run is measured."""
+    """The nodes or edges of a split, with all that is needed to evaluate the model on them."""
 
     network: RowNetwork
     graph: RunGraph
     task: NodeTask
     nodes: Tensor  # [n] int64 original ids, the same on every rank
-    loader: AnyLoader | None  # this rank's minibatches of them; None: computed exactly
+    loader: AnyLoader | None  # this rank's minibatches of the nodes; None: from all neighbours
 
     def __len__(self) -> int:
         return len(self.nodes)
 
     def compute(self) -> tuple[SortedNodes, EmbeddedNodes, EmbeddedNodes] | None:
-        """Computes all nodes for all splits; None where minibatches are sampled; collective."""
+        """Returns `infer_all`, which several splits can share, or None if minibatches are sampled;
+        collective."""
         if self.loader is not None:
             return None
         assert isinstance(self.network, NativeNetwork), "edges are computed from minibatches"
@@ -80,7 +80,8 @@ class MeasuredNodes:
     def evaluate(
         self, ranks: Ranks, stop: Callable[[], bool] = lambda: False, computed: Any = None
     ) -> Evaluation | None:
-        """Returns loss and metrics; collective. ``computed``: what `compute` has returned."""
+        """Returns loss and metrics over all ranks; None without nodes, or if ``stop`` returned
+        True. Collective. ``computed``: the result of `compute`; None computes it here."""
         scoring = Scoring(self.task)
         if self.loader is not None:
             for batch, output in infer(self.network, self.loader):
@@ -97,19 +98,17 @@ class MeasuredNodes:
         return scoring.result(ranks)
 
 
-#: The most numbers in the rows of targets that are fetched together.
-_NUMBERS = 1 << 24
-#: The most numbers in the rows of pairs that are scored together. They stay in the caches.
-_SCORED = 1 << 19
+_NUMBERS = 1 << 24  # The most elements in the rows of targets that are fetched together.
+_SCORED = 1 << 19  # The most elements in rows of pairs scored together; they fit the caches.
 
 
 @dataclass(frozen=True, eq=False)
 class PairScorer:
-    """Scores pairs of nodes; collective over ranks."""
+    """Scores pairs of nodes from their rows, which lie on all ranks."""
 
     network: LinkNetwork  # gives the decoder and the relation
-    rows: EmbeddedRows  # of all nodes
-    columns: int  # of a row
+    rows: EmbeddedRows  # the rows of all nodes
+    columns: int  # columns of a row
     ranks: Ranks
 
     @property
@@ -118,8 +117,12 @@ class PairScorer:
 
     @torch.no_grad()
     def scores(self, sources: Tensor | EmbeddedNodes, source: Tensor, targets: Tensor) -> Tensor:
-        """Returns [p] float32, the scores of pairs. Each rank fetches the row of each distinct
-        target once. ``sources``: [n, columns], the rows of sources, or nodes with their rows."""
+        """Returns [p] float32, the score of each pair; collective. Each rank fetches the row of
+        each distinct target once.
+
+        ``sources``: the rows of the source nodes, [n, columns] or with their nodes. ``source``: [p]
+        int64, each pair's row in them. ``targets``: [p] int64 original ids.
+        """
         target_type, size = self.network.relation[2], self.rows_at_a_time
         ordered, order = targets.sort()
         distinct, number = torch.unique_consecutive(ordered, return_inverse=True)
@@ -136,18 +139,15 @@ class PairScorer:
         return found
 
 
-#: The most pairs of a piece of the links with negatives of their own.
-_PAIRS = 1 << 22
+_PAIRS = 1 << 22  # The most pairs that are scored together when links have negatives of their own.
 
 
 @dataclass(frozen=True, eq=False)
 class MeasuredLinks:
-    """The links of a split, on which a run is measured."""
-
     network: LinkNetwork
     graph: RunGraph
     task: LinkTask
-    links: RankedLinks  # with negatives, the same on every rank
+    links: RankedLinks  # links and negatives, the same on every rank
 
     def __len__(self) -> int:
         return len(self.links)
@@ -184,7 +184,8 @@ def embed_all(network: LinkNetwork, graph: RunGraph) -> EmbeddedRows:
 
 
 def _scores(scorer: PairScorer, sources: Tensor, targets: Tensor) -> Tensor:
-    """Returns [n, k], the scores of pairs; collective. ``sources``: [n] int64 original ids."""
+    """Returns [n, k], the scores of each source with k targets; collective. ``sources``: [n] int64,
+    ``targets``: [n, k] int64, original ids."""
     source = torch.arange(len(sources)).repeat_interleave(targets.size(1))
     rows = scorer.rows.of(scorer.network.relation[0], sources)
     return scorer.scores(rows, source, targets.reshape(-1)).view_as(targets)
@@ -207,12 +208,12 @@ def shares(count: int, ranks: Ranks, size: int) -> Iterator[slice]:
 
 @dataclass(frozen=True, eq=False)
 class MeasuredTimedLinks:
-    """The links of a split, on which a run that looks at times is measured."""
+    """The links of a split, each evaluated at its time, in a run with ``time_attr``."""
 
     network: LinkNetwork
     task: LinkTask
     count: int  # the number of links
-    #: this rank's minibatches of the links at their times, with the targets to rank them among
+    #: this rank's minibatches of links at their times, with the targets to rank them among
     loader: MacrobatchLinkNeighborLoader
 
     @classmethod
@@ -246,7 +247,7 @@ class MeasuredTimedLinks:
         return self.count
 
     def compute(self) -> None:
-        """Computes nothing: each link has its time."""
+        """Returns None: splits share nothing, as each link has its own time."""
 
     def evaluate(
         self, ranks: Ranks, stop: Callable[[], bool] = lambda: False, computed: Any = None
@@ -264,8 +265,8 @@ class MeasuredTimedLinks:
 def score_pairs(
     network: LinkNetwork, loader: MacrobatchLinkNeighborLoader
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yields the positions of the pairs of each minibatch, [P] int64, and their scores, with those
-    of their negatives behind them."""
+    """Yields, for each minibatch, [P] int64 positions of its links in the loader's input, and their
+    scores [P], followed by the scores of their negatives, if it has some."""
     for batch in evaluated(network, loader):
         positions = network.seeds(batch)
         if len(positions):
@@ -279,8 +280,8 @@ def score_pairs(
 def rows_at(
     network: LinkNetwork, graph: RunGraph, node_type: str, nodes: Tensor, time: int, columns: int
 ) -> Iterator[EmbeddedNodes]:
-    """Yields the rows of some nodes of a type, from sampled neighbours that are not later than a
-    time; collective. Each rank gets those of its minibatches, after a piece without nodes."""
+    """Yields the rows of some nodes of a type, from sampled neighbours not later than ``time``;
+    collective. Each rank yields its own minibatches, after one item without nodes."""
     yield EmbeddedNodes(torch.empty(0, dtype=torch.int64), torch.empty(0, columns))
     for batch in evaluated(network, graph.moment_loader(node_type, nodes, time)):
         reached = batch.nodes_of(node_type)
@@ -293,5 +294,5 @@ def rows_at(
             network.leave_out(batch)
 
 
-#: The nodes or links of a split, on which a run is measured.
+#: What a run is evaluated on: the nodes, edges or links of a split.
 Measured: TypeAlias = MeasuredNodes | MeasuredLinks | MeasuredTimedLinks

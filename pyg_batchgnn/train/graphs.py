@@ -63,7 +63,7 @@ from pyg_batchgnn.train.training_data import (
 )
 from pyg_batchgnn.types import EDGE_FEATURES, FEATURES, LABELS, Group, Relation, RowKind
 
-#: The aggregation of each model's first layer. GAT's depends on learned values.
+#: The aggregation of each model's first layer. GAT has none: its weights are learned.
 AGGREGATION_OF_MODEL = {
     ModelKind.SAGE: Aggregation.MEAN,
     ModelKind.GCN: Aggregation.SYMMETRIC,
@@ -74,8 +74,9 @@ AGGREGATION_OF_MODEL = {
 def aggregation_cache(
     config: TrainConfig, data: Any, exists: bool, held: int = 0
 ) -> tuple[AggregationCache | None, list[str]]:
-    """Builds or reads the run's cache; collective. Returns the cache, or None in a run without one,
-    and lines about it that the user should read."""
+    """Builds or reads the cached aggregates of the first layer; collective. Returns the cache (None
+    if it is off) and lines to print. ``data``: what the loaders read. ``exists``: whether the
+    folder does. ``held``: bytes of the memory budget that are in use already."""
     sampling = config.sampling
     if sampling.cache is CacheKind.OFF:
         return None, []
@@ -105,12 +106,11 @@ def aggregates_exist(config: TrainConfig) -> bool:
 
 @dataclass(eq=False, kw_only=True)
 class WholeGraph(RunGraph):
-    """A graph that one rank holds whole."""
+    """The graph of a run in one process."""
 
-    topology: CscGraph | TypedGraph  # the in-edges of each node, for the samplers
-    #: [N, ...], the labels of each node of the predicted type; None if links are predicted
-    label: Tensor | None
-    times: Mapping[Group, Tensor]  # the times of nodes or of edges by group; none if they are not looked at
+    topology: CscGraph | TypedGraph  # the in-edges of each node
+    label: Tensor | None  # [N, ...], the labels of the predicted type; None if links are predicted
+    times: Mapping[Group, Tensor]  # times of nodes or edges; empty without ``time_attr``
 
     @classmethod
     def of(cls, dataset: Dataset, config: TrainConfig) -> WholeGraph:
@@ -201,9 +201,9 @@ def _data(dataset: Dataset, features: Mapping[str | Relation, Tensor]) -> Data |
 
 @dataclass(eq=False, kw_only=True)
 class PartitionedGraph(RunGraph):
-    """A rank's part of the graph. The loaders of all ranks read it."""
+    """A rank's part of the graph of a run over several ranks. Sampling reads all parts."""
 
-    features: DistFeatureStore  # the attributes of the part's nodes, labels among them
+    features: DistFeatureStore  # the attributes of the part's nodes, labels included
 
     @classmethod
     def of(cls, dataset: Dataset, config: TrainConfig, ranks: Ranks) -> PartitionedGraph:
@@ -282,7 +282,7 @@ def graph_of(dataset: Dataset, config: TrainConfig, ranks: Ranks) -> RunGraph:
 
 
 def check_partition(source: str) -> None:
-    """Raises `TrainError` unless a text names a policy or the folder of a saved partition."""
+    """Raises `TrainError` unless ``source`` is a policy or the folder of a saved partition."""
     if source not in POLICIES and not is_partition(source):
         raise TrainError(
             f"ranks.partition is {source!r}, which is no folder of a saved partition and none of the "
@@ -298,7 +298,7 @@ def _held(features: DistFeatureStore) -> int:
 
 
 def _training_part(part: Part, read: TrainingData, config: TrainConfig) -> Part:
-    """Returns the part with features in the run's type, and labels of the predicted nodes alone."""
+    """Returns the part with features in the run's dtype and labels of the predicted type only."""
     budget = config.sampling.memory_budget
     found = dict(part.attributes)
     for group in (*part.schema.node_groups, *part.schema.edge_groups):
@@ -319,7 +319,8 @@ def _training_part(part: Part, read: TrainingData, config: TrainConfig) -> Part:
 
 
 def _part(dataset: Dataset, read: TrainingData, config: TrainConfig, comm: Communicator) -> Part:
-    """Returns this rank's part. It does not depend on the run's seed, so runs can be compared."""
+    """Returns this rank's part, made or read from a folder. It does not depend on the run's seed,
+    so that runs can be compared. Raises `TrainError` if the folder is of another graph."""
     source = config.ranks.partition
     if source in POLICIES:
         return partition(dataset, source, comm=comm)

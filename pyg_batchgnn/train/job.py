@@ -1,4 +1,4 @@
-"""The parts of a run, built from its configuration."""
+"""The objects of a run, built from its configuration."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _row_rate(config: TrainConfig) -> float:
 
 #: Classes that take functions, other schedules, sparse gradients or several passes per step.
 _REFUSED = ("LBFGS", "SparseAdam", "LambdaLR", "MultiplicativeLR", "SequentialLR", "ChainedScheduler")
-#: So few numbers have their norm taken by one thread, so that its bits are always the same.
+#: Elements of which one thread takes the norm, so that its bits are always the same.
 _PIECE = 1 << 14
 
 
@@ -63,7 +63,7 @@ def make_optimiser(config: TrainConfig, weights: Sequence[nn.Parameter], mode: s
 
 
 def check_optimiser(config: TrainConfig) -> None:
-    """Raises TrainError if the optimiser or its schedule cannot be made, or makes no step."""
+    """Raises `TrainError` if the optimiser or its schedule cannot be made or cannot step."""
     weight = nn.Parameter(torch.zeros(2, 2))
     optimiser, schedule = make_optimiser(config, [weight], "max")
     weight.sum().backward()
@@ -79,8 +79,8 @@ def check_optimiser(config: TrainConfig) -> None:
 def _made(
     flag: str, name: str, base: Any, of: Any, given: dict[str, Any], texts: Sequence[str] | None
 ) -> Any:
-    """Makes an object of a class of torch, by name and arguments like "momentum=0.9"; values with
-    ":" between them are a tuple."""
+    """Makes an optimiser or schedule of torch by its class name. ``of``: the parameters or the
+    optimiser. ``given``: keyword arguments. ``texts``: more of them, as NAME=VALUE or NAME=A:B."""
     module: Any = torch.optim if base is Optimizer else lr_scheduler
     kinds = [one for one in vars(module).values() if isinstance(one, type) and issubclass(one, base)]
     names = {one.__name__: one for one in kinds if one is not base and one.__name__ not in _REFUSED}
@@ -102,14 +102,14 @@ def _made(
 
 @dataclass(frozen=True, kw_only=True)
 class RunModel:
-    """The model of a run on its graph."""
+    """The model of a run, with its graph and its task."""
 
     config: TrainConfig
     dataset: Dataset
     predicted: PredictedNodes | PredictedLinks
-    task: Task  # the prediction that the network learns
+    task: Task  # what the network learns to predict
     graph: RunGraph  # the whole graph, or this rank's part
-    network: GraphNetwork  # the model and its kind of minibatch
+    network: GraphNetwork  # the model, and how it is applied to minibatches
 
     def measured(self, split: str) -> Measured:
         network, graph, task, predicted = self.network, self.graph, self.task, self.predicted
@@ -126,19 +126,16 @@ class RunModel:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingJob(RunModel):
-    """The objects that the trainer works with."""
-
     replica: Replica  # the network as all ranks train it
-    running: BatchNormStatistics  # the running statistics of its BatchNorm layers
+    running: BatchNormStatistics  # the running statistics of BatchNorm layers
     optimiser: Optimizer  # of the network's parameters
-    schedule: Any  # moves its learning rate; None in a run whose learning rate stays
+    schedule: Any  # the learning-rate schedule; None keeps the rate
     rows: EmbeddingOptimizer | None  # updates the learned rows; None in a run without them
-    #: shuffled minibatches of the training nodes
-    train_loader: AnyLoader
+    train_loader: AnyLoader  # shuffled minibatches of the training split
     val: Measured  # the validation split
     test: Measured  # the test split
-    sizes: dict[str, int]  # the number of nodes or links of each split
-    notes: list[str]  # lines that the user should read before training starts
+    sizes: dict[str, int]  # the number of nodes, edges or links of each split
+    notes: list[str]  # lines to print before training starts
 
     def labels(self, batch: Any) -> Tensor:
         if isinstance(self.network, LinkNetwork):
@@ -153,7 +150,8 @@ class TrainingJob(RunModel):
             nn.utils.clip_grads_with_norm_(weights, most, nn.utils.get_total_norm(pieces))
 
     def move_rate(self, after: str, metric: float | None = None) -> None:
-        """Lets the schedule move the learning rate at the end of a "step" or an "epoch"."""
+        """Steps the learning-rate schedule, if it steps after each ``after``: "step" or "epoch".
+        ``metric``: the validation metric, without which ReduceLROnPlateau does not step."""
         follows = isinstance(self.schedule, ReduceLROnPlateau)
         is_due = after == self.config.optimiser.schedule_every and not (follows and metric is None)
         if self.schedule is None or not is_due:
@@ -165,8 +163,8 @@ class TrainingJob(RunModel):
         self.change_rate(self.config.optimiser.learning_rate)
 
     def change_rate(self, before: float) -> None:
-        """Goes on with the learning rate of the run instead of another one, and with the schedule
-        and learned rows in proportion."""
+        """Replaces the learning rate ``before`` by the configured one. The schedule, and with it
+        the rate of learned rows, change in proportion."""
         now = self.config.optimiser.learning_rate
         for group in self.optimiser.param_groups if now != before else ():
             for name in {"lr", "initial_lr", "max_lr", "min_lr"} & set(group):

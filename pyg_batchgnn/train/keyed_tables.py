@@ -1,7 +1,4 @@
-"""Predictions as Parquet files with the keys of the nodes, of a data set that was made of tables.
-
-A file is written one row group at a time, from the arrays of the predictions.
-"""
+"""Predictions as Parquet files that name nodes by the keys of the tables they came from."""
 
 from __future__ import annotations
 
@@ -31,23 +28,19 @@ from pyg_batchgnn.train.tasks import NodeTask
 from pyg_batchgnn.train.times import is_time
 from pyg_batchgnn.types import Group, Relation, RowKind
 
-#: The file of predictions of nodes and of links.
-PREDICTIONS = "predictions.parquet"
-#: The endings of files that name nodes by their keys.
-KEY_FILES = (".parquet", ".csv")
-#: The attribute with the times of a data set that was made of tables.
-_TIME = "time"
-#: Rows of a row group.
-_ROWS = 1 << 17
+PREDICTIONS = "predictions.parquet"  # the file name of predictions of nodes, edges and links
+KEY_FILES = (".parquet", ".csv")  # the endings of files that name nodes by their keys
+_TIME = "time"  # the attribute with the times in a data set that was made of tables
+_ROWS = 1 << 17  # rows of a row group
 
 
 @dataclass(frozen=True, eq=False)
 class DatasetKeys:
-    """The keys of the nodes of a run's data set, and the meaning of its times."""
+    """The keys of the nodes of a run's data set, and how its times are written."""
 
-    dataset: Dataset  # the data set
-    folder: FolderKeys | None  # the folder of the keys; None if it has none, and nodes go by their ids
-    time_attr: str  # the attribute that holds the times of nodes
+    dataset: Dataset
+    folder: FolderKeys | None  # the keys; None if the data set has none, and ids take their place
+    time_attr: str  # the name of the attribute with the times of nodes
 
     @classmethod
     def of(cls, dataset: Dataset, config: TrainConfig) -> DatasetKeys:
@@ -58,14 +51,14 @@ class DatasetKeys:
         return Clock() if self.folder is None else self.folder.clock
 
     def table(self, node_type: str) -> KeyTable:
-        """Returns the keys of a type. Those of a data set without keys are positions."""
+        """Returns the keys of a node type; in a data set without keys they are the ids."""
         count = self.dataset.nodes_of(node_type).num_nodes
         return (
             KeyTable(node_type, count, None) if self.folder is None else self.folder.table(node_type, count)
         )
 
     def times(self, predicted: PredictedNodes) -> np.ndarray | None:
-        """Returns [N] int64, the times of nodes or edges, or None if they have none."""
+        """Returns [N] int64, the times of all predicted nodes or edges; None without times."""
         found = predicted.tables.get(self.time_attr)
         return None if found is None or not is_time(found) else found.reshape(-1).numpy()
 
@@ -81,8 +74,9 @@ class DatasetKeys:
 def write_nodes(
     folder: Path, keys: DatasetKeys, predicted: PredictedNodes, task: NodeTask, has_embeddings: bool = False
 ) -> None:
-    """Writes the predictions of nodes or edges that lie in a folder as arrays. Edges go by the keys
-    of their ends and by their ids."""
+    """Writes predictions.parquet from the arrays in ``folder``, one row per predicted node or edge.
+    A node has its key; an edge the keys of both ends, and its id. ``has_embeddings``:
+    embeddings.npy is there too. Raises `DatasetError` if the keys name too few classes."""
     (ids, (num_rows,)), node_type = _array(folder, f"{predicted.unit[:-1]}_ids"), predicted.node_type
     predictions, _ = _array(folder, "predictions")
     scores, shape = (
@@ -116,8 +110,8 @@ def write_nodes(
 
 
 def write_pairs(folder: Path, keys: DatasetKeys, links: PredictedLinks, at: int | None) -> None:
-    """Writes the scores of pairs that lie in a folder as arrays, or the best partners of nodes, a
-    row for each. ``at``: the time that they hold for, if the run looks at times."""
+    """Writes predictions.parquet from the arrays in ``folder``: one row per scored pair, or per
+    node and best partner. ``at``: the time of the scores, as a column; None writes none."""
     (scores, shape), ends = _array(folder, "scores"), _keys_of_pairs(keys, links.relation)
     pairs, partners, nodes = (
         _array(folder, name)[0] if (folder / f"{name}.npy").exists() else None
@@ -139,7 +133,8 @@ def write_pairs(folder: Path, keys: DatasetKeys, links: PredictedLinks, at: int 
 
 
 def write_embeddings(folder: Path, keys: DatasetKeys, node_type: str, at: int | None) -> None:
-    """Writes the embeddings of all nodes of a type from an array. ``at``: as of `write_pairs`."""
+    """Writes TYPE.parquet, the embeddings of all nodes of a type, from TYPE.npy in ``folder``.
+    ``at``: the time of the embeddings, as a column; None writes none."""
     name = group_folder(Group(RowKind.NODE, node_type))
     (rows_of, (num_rows, _)), table = _array(folder, name), keys.table(node_type)
 
@@ -151,12 +146,12 @@ def write_embeddings(folder: Path, keys: DatasetKeys, node_type: str, at: int | 
     _write(folder / f"{name}.parquet", num_rows, columns)
 
 
-#: The columns of some rows of a file: those of the keys, and those behind them.
+#: The columns of some rows of a file: first the keys, then the others.
 _Columns: TypeAlias = tuple[dict[str, Any], dict[str, Any]]
 
 
 def _array(folder: Path, name: str) -> tuple[Callable[[slice], np.ndarray], tuple[int, ...]]:
-    """Returns what reads rows of a .npy file, no more of them than are asked for, and its shape."""
+    """Returns a function that reads some rows of NAME.npy, and the array's shape."""
 
     def mapped() -> np.ndarray:
         array: np.ndarray = np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
@@ -166,8 +161,9 @@ def _array(folder: Path, name: str) -> tuple[Callable[[slice], np.ndarray], tupl
 
 
 def _write(path: Path, num_rows: int, columns: Callable[[slice], _Columns], per_row: int = 1) -> None:
-    """Writes a file of some rows, one row group after the other. A column that has the name of a
-    key gets an underscore. ``per_row``: rows of the file for each row of ``columns``."""
+    """Writes a Parquet file, one row group at a time. ``columns``: gives the columns of some of the
+    ``num_rows`` rows. A value column that is named as a key column gets an underscore. ``per_row``:
+    rows of the file for each row of ``columns``."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -187,7 +183,7 @@ def _write(path: Path, num_rows: int, columns: Callable[[slice], _Columns], per_
 def _keys_of_pairs(
     keys: DatasetKeys, relation: Relation
 ) -> Callable[[np.ndarray, np.ndarray], dict[str, Any]]:
-    """Returns what gives the key columns of pairs of ids, [n] int64 each."""
+    """Returns a function from ids of sources and targets, [n] int64 each, to key columns."""
     tables = [keys.table(relation[end]) for end in (0, 2)]
     names = named_apart(tables, ["source_", "target_"])
 
@@ -230,7 +226,6 @@ def _split(name: str, values: np.ndarray, classes: list[Any] | None) -> dict[str
 
 
 def _lists(rows: np.ndarray) -> Any:
-    """Returns rows [n, columns] as an Arrow array of lists of a fixed size."""
     import pyarrow as pa
 
     return pa.FixedSizeListArray.from_arrays(pa.array(np.asarray(rows).reshape(-1)), rows.shape[1])

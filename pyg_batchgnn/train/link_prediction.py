@@ -1,4 +1,4 @@
-"""Scores of pairs and best partners of nodes, from the best weights of a run on links."""
+"""Scores of pairs, and best partners of nodes, from the best weights of a run on links."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ from pyg_batchgnn.train.times import first_times_of
 
 
 def read_pairs(path: Path, links: PredictedLinks, keys: DatasetKeys) -> Tensor:
-    """Returns [P, 2] int64, pairs of source and target in .npy, or of keys in Parquet or CSV."""
+    """Returns [P, 2] int64 ids, source and target of each pair, from a .npy file of ids or a
+    Parquet or CSV file of keys. Raises `TrainError`, for keys `DatasetError`."""
     if path.suffix in KEY_FILES:
         return torch.from_numpy(keys.read_pairs(path, links))
     pairs = read_integers(path, "integers, pairs of ids [P, 2]", 2)
@@ -48,24 +49,24 @@ def read_pairs(path: Path, links: PredictedLinks, keys: DatasetKeys) -> Tensor:
     return pairs
 
 
-#: The most targets of a piece, and the most numbers that their rows take.
+#: The most targets whose rows pass by together, and the most elements of these rows.
 _TARGETS, _NUMBERS = 1 << 13, 1 << 24
-#: Scores that are computed together.
-_SCORES = 1 << 22
-#: The id of no node. It comes behind all others.
-_NOBODY = torch.iinfo(torch.int64).max
+_SCORES = 1 << 22  # scores that are computed together
+_NOBODY = torch.iinfo(torch.int64).max  # the id of no node, above all others
 _LOW = (1 << 32) - 1
 
 
 class BestPartners:
-    """The best partners so far of each node of a list; of equal scores, the lowest ids."""
+    """The best partners found so far of each of ``num_nodes`` nodes; of equal scores, the lowest
+    ids. ``scores`` and ``partners``: [num_nodes, top], in no order between calls of `offer`."""
 
     def __init__(self, num_nodes: int, top: int) -> None:
         self.scores = torch.full((num_nodes, top), -math.inf)
         self.partners = torch.full((num_nodes, top), _NOBODY)
 
     def offer(self, nodes: slice, scores: Tensor, ids: Tensor) -> None:
-        """Offers partners to some nodes. ``scores``: [n, m] float32."""
+        """Keeps the better of the known and of the offered partners. ``nodes``: rows of this
+        object. ``scores``: [n, m] float32. ``ids``: [m] int64, the partners offered."""
         known, partners = self.scores[nodes], self.partners[nodes]
         better = (~(scores.amax(dim=1) < known[:, -1])).nonzero().view(-1)
         offered = scores[better]
@@ -78,7 +79,8 @@ class BestPartners:
 
 
 def best_columns(scores: Tensor, count: int) -> Tensor:
-    """Returns [n, count] int64, the columns with the highest scores of each row, descending."""
+    """Returns [n, count] int64, the columns with the highest scores of each row, descending; of
+    equal scores the lowest columns. NaN is below all."""
     bits = (scores + 0.0).view(torch.int32)  # of no negative zeros
     bits ^= (bits >> 31) & torch.iinfo(torch.int32).max  # now in the order of the scores
     bits.masked_fill_(scores.isnan(), torch.iinfo(torch.int32).min)
@@ -91,9 +93,9 @@ def best_columns(scores: Tensor, count: int) -> Tensor:
 def find_partners(
     network: LinkNetwork, rows: EmbeddedRows | SampledRows, nodes: Tensor, top: int
 ) -> BestPartners:
-    """Finds the partners of some nodes with the highest scores; collective over ranks. The rows of
-    all targets pass by, a piece at a time, so that no rank holds them all. ``nodes``: [n] int64,
-    the nodes of the source type by their rows in ``rows.own``."""
+    """Finds the ``top`` partners with the highest scores of each node; collective. The rows of all
+    targets pass by in blocks, so that no rank holds them all. ``nodes``: [n] int64, rows in
+    ``rows.own(source type)``."""
     source_type, _, target_type = network.relation
     own, found = rows.own(source_type), BestPartners(len(nodes), top)
     size = min(_TARGETS, max(1, _NUMBERS // max(1, own.rows.size(1))))
@@ -111,33 +113,34 @@ def find_partners(
 
 @dataclass(frozen=True)
 class LinkPredictRequest:
-    """A request for scores of pairs, or for the best partners of nodes."""
+    """What `predict_links` computes: scores of pairs, or the best partners of nodes."""
 
-    restore: RestoreRequest  # the run whose model predicts
-    out: Path  # the folder to write, which must not exist. All ranks see it
-    #: a .npy file of original ids, which all ranks see: pairs [P, 2] of source and target, or
-    #: with `top` nodes [n] of the source type; or a Parquet or CSV file of their keys
+    restore: RestoreRequest  # the run, and how it is restored
+    out: Path  # a new folder, which all ranks see
+    #: the file of pairs, or with `top` of nodes of the source type: .npy with original ids, [P, 2]
+    #: or [n], or Parquet or CSV with keys. All ranks see it
     ids: Path
-    top: int | None = None  # the number of partners per node; None scores the pairs
-    #: the time that scores hold for, an integer or a date, in a run that looks at times; None
-    #: is the latest time in the data
+    top: int | None = None  # best partners per node; None scores the pairs
+    #: in a run with ``time_attr``: the time of the scores, an integer or a date such as
+    #: "2024-03-01"; None is the latest time in the data
     at: str | None = None
 
 
 @dataclass(frozen=True)
 class LinkPredictSummary:
-    """A summary of predictions of links."""
+    """What `predict_links` wrote."""
 
-    rows: int  # the number of pairs, or of nodes with partners
-    epoch: int  # of the weights, counted from 1
+    rows: int  # pairs, or nodes with partners
+    epoch: int  # the epoch of the weights, counted from 1
 
 
 def predict_links(request: LinkPredictRequest, ranks: Ranks) -> LinkPredictSummary:
-    """Writes scores to a new folder, which appears when it is complete; collective.
+    """Writes scores of pairs, or the best partners of nodes, to a new folder; collective. The
+    folder appears when it is complete.
 
-    Each rank scores the pairs whose sources it owns, or finds the partners of the nodes that it
-    owns; in a run that looks at times those of its minibatches. With keys of the nodes in the data
-    set, a Parquet file names them by these. Raises errors as `predict_nodes`.
+    Files: pairs.npy [P, 2] and scores.npy [P]; with ``request.top`` node_ids.npy [n], partners.npy
+    and scores.npy [n, top]; META.json; predictions.parquet if the data set has keys. ``ranks``: all
+    ranks of the job, each with the same request. Raises errors like `predict_nodes`.
     """
     given: dict[str, Any] = {"ids": str(request.ids), "top": request.top, "at": request.at}
     run = restored_for(request.restore, request.out, ranks, **given)
@@ -186,7 +189,6 @@ def predict_links(request: LinkPredictRequest, ranks: Ranks) -> LinkPredictSumma
 
 
 def _fill(arrays: PredictionArrays, run: RestoredLinkRun, ids: Tensor, top: int | None, ranks: Ranks) -> None:
-    """Fills in the scores, and with `top` the partners; collective."""
     rows = embed_all(run.network, run.graph)
     own = rows.own(run.predicted.relation[0])
     if top is None:
@@ -210,7 +212,8 @@ def _fill_at(
     targets: Tensor,
     ranks: Ranks,
 ) -> None:
-    """Fills in the scores that hold for a time, and with `top` the partners; collective."""
+    """Like `_fill` for the time ``at``, from sampled neighbours. ``targets``: [m] int64, the nodes
+    of the target type that exist at that time."""
     if top is None:
         times = torch.full((len(ids),), at)
         loader = run.graph.link_loader(run.predicted, ids.t(), times, excludes=False)

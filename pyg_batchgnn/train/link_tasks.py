@@ -1,4 +1,4 @@
-"""The task of predicting links: pairs of nodes that are joined score higher than others."""
+"""The task of predicting links: pairs that are links shall score higher than other pairs."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.tasks import Evaluation, Task, count_not_finite
 from pyg_batchgnn.types import Relation, stored_reverse
 
-# Ranks of links among pairs that are none, and the metrics of ranks as OGB's evaluator defines
-# them. Scores that are not finite never help a link. A NaN, of the link or of a negative, counts as
-# a negative with a higher score. Infinite scores compare as numbers do: a negative of minus
-# infinity, as of a masked candidate, lies below every finite score. But where link and negative
-# have the same infinite score, the negative counts as higher.
-
 
 def rank_counts(links: Tensor, negatives: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns, [n] int64 each, how many negatives have a higher score than each link [n], and how
-    many have at least its score: of its own negatives [n, k], or of those of all links, [m]."""
+    """Returns, [n] int64 each, how many negatives score higher than each link, and how many at
+    least as high. ``links``: [n] scores. ``negatives``: [n, k], each link's own, or [m] for all.
+
+    Scores that are not finite never help a link. A NaN, of the link or of a negative, counts as a
+    negative with a higher score. Infinite scores compare as numbers do: a negative of minus
+    infinity, as of a masked candidate, lies below every finite score. But where link and negative
+    have the same infinite score, the negative counts as higher. OGB's evaluator defines the ranks.
+    """
     if negatives.dim() == 2:
         own = links.unsqueeze(1)
         at_least = ~(negatives < own)
@@ -43,13 +43,14 @@ def rank_counts(links: Tensor, negatives: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def mean_rank(above: Tensor, at_least: Tensor) -> Tensor:
-    """Returns [n] float64, the mean of the best and the worst rank that equal scores allow."""
+    """Returns [n] float64, the rank from 1; among equal scores the mean of best and worst.
+    ``above``, ``at_least``: of `rank_counts`."""
     return 0.5 * (above + at_least).double() + 1.0
 
 
 def hits(above: Tensor, at_least: Tensor, k: int, own: bool) -> Tensor:
-    """Returns [n] bool, whether the rank of each link among its own negatives is at most k, or its
-    score is above the k-th highest of those of all links."""
+    """Returns [n] bool. With ``own`` negatives: whether a link's rank is at most k. Else: whether
+    the link scores above the k-th highest negative. ``above``, ``at_least``: of `rank_counts`."""
     return mean_rank(above, at_least) <= k if own else at_least < k
 
 
@@ -57,22 +58,21 @@ def hits(above: Tensor, at_least: Tensor, k: int, own: bool) -> Tensor:
 HITS = {one: int(one.value.partition("@")[2]) for one in Metric if one.value.startswith("hits@")}
 
 
-#: The losses of links, and what they are called.
+#: The losses of links, with their names in reports.
 LINK_LOSSES = {"bce": "binary cross entropy", "bpr": "BPR", "softmax": "softmax cross entropy"}
 
 
 class LinkTask(Task):
     """Predicts links from the scores of pairs.
 
-    A minibatch has P links and, behind them, K negatives for each link, in the order of the links.
-    With in-batch negatives it has links alone, and the outputs are their log odds.
+    A minibatch has P links, then K negatives of each link, in the order of the links. With in-batch
+    negatives it has links alone, and the outputs are their log odds.
 
     - Binary cross entropy tells links from negatives.
     - BPR compares each link with its own negatives (Rendle et al., section 4).
     - Softmax finds each link among its negatives, its own or in-batch ones.
 
-    ``columns``: the number of columns of a node's row. ``metric``: decides which epoch is the best.
-    ``loss``: BCE, BPR or SOFTMAX.
+    ``columns``: of a node's row. ``metric``: chooses the best epoch. ``loss``: BCE, BPR or SOFTMAX.
     """
 
     metrics: ClassVar[tuple[Metric, ...]] = (Metric.MRR, *HITS)
@@ -98,7 +98,8 @@ class LinkTask(Task):
         return F.softplus(-self._ahead(outputs, targets)).mean()
 
     def _ahead(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Returns how far links are ahead of each of their negatives, [P, K], or of all, [P]."""
+        """Returns link score minus negative score: [P, K] for BPR; for softmax [P], from the
+        negatives' logsumexp. Without negatives, the outputs: log odds."""
         links = outputs[targets]
         if len(links) == len(outputs):
             return outputs
@@ -116,7 +117,7 @@ class LinkTask(Task):
 
 
 class LinkRanking:
-    """The sums of an evaluation of links."""
+    """Adds up losses and ranks of links over the batches of an evaluation."""
 
     def __init__(self, task: LinkTask) -> None:
         self._task = task
@@ -125,9 +126,9 @@ class LinkRanking:
         self._sums = torch.zeros(2 + len(HITS), dtype=torch.float64)
 
     def add(self, links: Tensor, negatives: Tensor, first: int = 0) -> None:
-        """Adds links, [n] scores, with their own negatives, [n, k] scores, or with those of all
-        links, [m]. Of these, the loss compares link i of the split with negative i, and with the
-        first one again when there are no more. ``first``: the number of the first link."""
+        """Adds links. ``links``: [n] scores. ``negatives``: scores, [n, k] of each link's own, or
+        [m] for all links. ``first``: position of the first link in the split. With [m], the loss
+        compares the link at position i with negative i modulo m."""
         counts, own = rank_counts(links, negatives), negatives.dim() == 2
         found = [float(len(links)), float((1.0 / mean_rank(*counts)).sum())]
         found += [float(hits(*counts, k, own).sum()) for k in HITS.values()]
@@ -147,8 +148,8 @@ class LinkRanking:
             self._weight += weight
 
     def result(self, ranks: Ranks) -> Evaluation | None:
-        """Returns loss and metrics of the links of all ranks, or None if there are none;
-        collective. Hits@K is left out if all links have fewer negatives than K."""
+        """Returns loss and metrics over the links of all ranks, or None without links; collective.
+        Hits@K is left out if all links have fewer than K negatives."""
         table = ranks.table([self._loss, self._weight, self._not_finite, *self._sums.tolist(), self._among])
         loss, weight, not_finite, count, reciprocal, *reached, _ = table.sum(dim=0).tolist()
         if not count:
@@ -160,13 +161,12 @@ class LinkRanking:
         return Evaluation.of(loss / max(weight, 1.0), scores, count, not_finite)
 
 
-#: The words that one step of the generator's counter gives.
-_WORDS = 4
+_WORDS = 4  # random 64-bit words of one step of the generator
 
 
 @dataclass(frozen=True, eq=False)
 class GivenTargets:
-    """Targets that came with the links, which each link of a split is ranked among."""
+    """Negative targets that the data set gives for each link of a split."""
 
     table: Tensor  # [n, k] int32 or int64
 
@@ -175,25 +175,23 @@ class GivenTargets:
         return int(self.table.size(1))
 
     def of(self, piece: slice) -> Tensor:
-        """Returns [n, k] int64, the targets of some links. ``piece``: their numbers."""
+        """Returns [n, k] int64, the targets of the links at positions ``piece`` of the split."""
         return self.table[piece].to(torch.int64)
 
 
 @dataclass(frozen=True, eq=False)
 class DrawnTargets:
-    """Targets that are drawn at random when they are asked for, evenly from all others. Those of a
-    link depend only on the name of the split and the number of the link. Thus they are the same in
-    every run, on every rank and in pieces of any size."""
+    """Negative targets, drawn when asked for, uniformly from all other targets. They depend only on
+    the split's name and the link's position in it: every run, rank and slice gets the same ones."""
 
-    split: str  # names the relation and the split
-    targets: Tensor  # [n] int32 or int64, the target of each link
+    split: str  # the names of relation and split
+    targets: Tensor  # [n] int32 or int64, each link's own target
     num_targets: int  # the number of nodes of the target type, at least 2
-    per_link: int  # the number of targets for each link
-    #: tells which targets exist at the time of each link; None if all do
-    existing: ExistingTargets | None = None
+    per_link: int  # targets to draw for each link
+    existing: ExistingTargets | None = None  # which targets exist at each link's time; None: all
 
     def of(self, piece: slice) -> Tensor:
-        """Returns [n, k] int64, the targets of some links. ``piece``: their numbers."""
+        """Returns [n, k] int64, the targets of the links at positions ``piece`` of the split."""
         own = self.targets[piece].to(torch.int64)
         steps_per_link = -(-self.per_link // _WORDS)
         words = np.random.Philox(key=zlib.crc32(self.split.encode()), counter=piece.start * steps_per_link)
@@ -207,22 +205,24 @@ class DrawnTargets:
 
 @dataclass(frozen=True, eq=False)
 class ExistingTargets:
-    """The targets that exist at the times of links."""
+    """Which targets exist at the time of each link."""
 
-    order: Tensor  # [N] int64, the targets by the time from which they exist
-    place: Tensor  # [N] int64, the place of each target in this order
-    count: Tensor  # [n] int64, how many of them exist at the time of each link, at least two
+    order: Tensor  # [N] int64, target ids by the time from which they exist
+    place: Tensor  # [N] int64, the position of each target in `order`
+    count: Tensor  # [n] int64, how many exist at each link's time, at least two
 
     @classmethod
     def of(cls, first: Tensor, times: Tensor) -> ExistingTargets:
-        """Returns the targets that exist from some times, [N], on, for links of some times, [n]."""
+        """Makes it for links at ``times``, [n] int64. ``first``: [N] int64, the time from which
+        each target exists."""
         moments, order = first.sort(stable=True)
         place = torch.empty_like(order)
         place[order] = torch.arange(len(order))
         return cls(order, place, torch.searchsorted(moments, times, right=True).clamp(min=2))
 
     def others(self, own: Tensor, piece: slice, drawn: np.ndarray) -> Tensor:
-        """Returns [n, k] int64, targets other than a link's own."""
+        """Returns [n, k] int64, existing targets other than ``own``, [n]. ``piece``: the links'
+        positions. ``drawn``: [n, k] uint64 random words."""
         count, place = self.count[piece], self.place[own]
         is_there = place < count
         steps = drawn % (count - is_there.long()).numpy().astype(np.uint64)[:, None]
@@ -232,10 +232,10 @@ class ExistingTargets:
 
 @dataclass(frozen=True, eq=False)
 class RankedLinks:
-    """The links of a split and their negatives, the same on every rank."""
+    """The links of a split with negatives, the same on every rank."""
 
-    index: Tensor  # [2, n] int32 or int64, sources above targets
-    #: [2, m] pairs that all links are ranked among, or the targets that each link has of its own
+    index: Tensor  # [2, n] int32 or int64, source and target ids
+    #: [2, m] pairs for all links, or targets for each
     negatives: Tensor | GivenTargets | DrawnTargets
 
     def __len__(self) -> int:
@@ -244,15 +244,15 @@ class RankedLinks:
 
 @dataclass(frozen=True, eq=False)
 class PredictedLinks:
-    """The links of the relation that a run predicts."""
+    """The links that a run predicts: one relation, by split."""
 
-    dataset: str  # the name of their data set, for messages
-    relation: Relation  # the names of the relation
-    reverse: Relation | None  # the relation that holds the same edges the other way, or None
-    num_sources: int  # the number of nodes of the source type
-    num_targets: int  # the number of nodes of the target type
-    splits: Mapping[str, LinkSplit]  # the links of each split
-    ranked_among: int  # the targets that each link of a split without negatives is ranked among
+    dataset: str  # the data set's name, for messages
+    relation: Relation
+    reverse: Relation | None  # the relation with the same edges the other way, or None
+    num_sources: int  # nodes of the source type
+    num_targets: int  # nodes of the target type
+    splits: Mapping[str, LinkSplit]  # the links by split
+    ranked_among: int  # how many negative targets to draw per link where the data has none
     unit: ClassVar[str] = "links"
 
     @classmethod
@@ -282,7 +282,8 @@ class PredictedLinks:
 
 
 def named_relation(dataset: Dataset, wanted: tuple[str, ...] | None, field: str) -> Relation:
-    """Returns the relation that a field names; the only one without a name."""
+    """Returns the relation ``wanted``; None: the only one. Raises `TrainError` for an unknown name,
+    or if several relations leave a choice. ``field``: the option's name for messages."""
     known = dataset.schema.relations
     names = "; ".join(",".join(one) for one in known)
     if wanted is None:
@@ -297,8 +298,8 @@ def named_relation(dataset: Dataset, wanted: tuple[str, ...] | None, field: str)
 
 
 def _reverse(dataset: Dataset, relation: Relation, config: TaskConfig) -> Relation | None:
-    """Returns the named relation; without a name the same one in a homogeneous graph, else that of
-    the same name with "rev_" in front, or without it, if there is one."""
+    """Returns the reverse that the configuration names. Without a name: in a homogeneous graph the
+    relation itself, else the one with "rev_" before or taken off its name, or None."""
     source, _, target = relation
     if config.reverse_edge_type is not None:
         found = named_relation(dataset, config.reverse_edge_type, "task.reverse_edge_type")

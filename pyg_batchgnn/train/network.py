@@ -1,4 +1,4 @@
-"""The models that a configuration can ask for, and the way they are applied to minibatches."""
+"""The models that a configuration can ask for, and how they are applied to minibatches."""
 
 from __future__ import annotations
 
@@ -39,25 +39,25 @@ from pyg_batchgnn.types import EDGE_FEATURES, Relation, Schema
 
 @dataclass(frozen=True)
 class ModelInputs:
-    """The features and learned rows that a model reads of the nodes of each type."""
+    """What a model reads of each node type and relation, and what it predicts."""
 
-    schema: Schema  # the node types and the relations
-    node_type: str  # the type that is predicted; for links that of their targets
-    features: Mapping[str, int]  # the number of columns of the features, by type; types without are absent
-    learned: Mapping[str, int]  # the number of columns of the learned rows, likewise
-    link: Relation | None = None  # the relation whose links or edges are predicted; None if nodes are
-    edges: Mapping[Relation, int] = field(default_factory=dict)  # columns of the features of edges, likewise
-    #: [E, F], the features of the predicted edges, for the decoder; None unless edges are predicted
+    schema: Schema  # node types and relations
+    node_type: str  # the predicted type; of links and edges the target type
+    features: Mapping[str, int]  # columns of the features by node type; absent without features
+    learned: Mapping[str, int]  # columns of the learned rows by node type; absent without
+    link: Relation | None = None  # the relation of predicted links or edges; None for nodes
+    edges: Mapping[Relation, int] = field(default_factory=dict)  # columns of edge features
+    #: [E, F], features of the predicted edges, for the decoder; None unless edges are predicted
     edge_rows: Tensor | None = None
 
     @property
     def output_types(self) -> set[str]:
-        """The types whose rows the model computes: the predicted one, or those of a link's ends."""
+        """The types of which rows are computed: the predicted type, or both ends of a link."""
         return {self.node_type} if self.link is None else {self.link[0], self.link[2]}
 
     @property
     def is_homogeneous(self) -> bool:
-        """True if the only input is the features of a homogeneous graph."""
+        """True if the graph is homogeneous and has no learned rows."""
         return not self.schema.has_names and not self.learned
 
     def projected(self, hidden: int) -> dict[str, int]:
@@ -66,13 +66,13 @@ class ModelInputs:
         return {**both, **{name: count for name, count in alone.items() if count != hidden}}
 
     def first_columns(self, hidden: int) -> int:
-        """Returns the columns that the first layer reads. ``hidden``: of the layers behind it."""
+        """Returns the columns that the first layer reads. ``hidden``: columns between layers."""
         return self.features[self.node_type] if self.is_homogeneous else hidden
 
 
 class TypedNet(nn.Module):
-    """A model with a convolution per relation, on inputs of one width. The features of each type,
-    with its learned rows behind them, are projected to the model's columns."""
+    """A model with a convolution per relation. Each type's features and learned rows, concatenated,
+    are first projected to the columns that the model reads."""
 
     def __init__(self, inputs: ModelInputs, model: NativeModel) -> None:
         super().__init__()
@@ -89,13 +89,13 @@ class TypedNet(nn.Module):
         self._freeze_unread(inputs.output_types)
 
     def inputs(self, features: Mapping[str, Rows], learned: Mapping[str, Tensor]) -> dict[str, Rows]:
-        """Returns the first layer's input, [N_t, hidden] by node type."""
+        """Returns the first layer's input, [N_t, hidden] by node type. Arguments: rows by type."""
         rows = {name: _joined(x, learned.get(name)) for name, x in features.items()}
         rows |= {name: x for name, x in learned.items() if name not in features}
         return {**rows, **self.project(rows)}
 
     def _freeze_unread(self, types: Set[str]) -> None:
-        """Freezes the parameters that the rows of some types do not depend on."""
+        """Freezes the parameters on which the output rows of ``types`` do not depend."""
         read = set(types)
         for index in reversed(range(self.layers.num_layers)):
             for relation in self.layers.relations:
@@ -112,7 +112,7 @@ class TypedNet(nn.Module):
 
 
 def edge_features(batch: Any, relations: Collection[Relation]) -> dict[Relation, Tensor]:
-    """Returns the features of the edges of a minibatch by relation, where it has some."""
+    """Returns [edges, columns], the features of a minibatch's edges, by relation that has some."""
     found = {}
     for relation in relations:
         rows = batch.attributes.get(batch.schema.edge_groups[batch.schema.relation_number(relation)])
@@ -129,8 +129,8 @@ def _joined(x: Rows, learned: Tensor | None) -> Rows:
 
 
 class NativeNetwork:
-    """The native layers on a `Minibatch`. Its seed, epoch and key determine dropout. Weights and
-    logits are float32. ``model``: holds parameters, buffers and the training mode."""
+    """Applies a native model to a `Minibatch`, whose seed, epoch and key determine dropout. Weights
+    and logits are float32. ``model``: the module with the parameters."""
 
     def __init__(self, model: Any, precision: Precision, inputs: ModelInputs) -> None:
         self.model = model
@@ -140,13 +140,13 @@ class NativeNetwork:
         self._edge_values = [EDGE_FEATURES] if inputs.edges else []
 
     def outputs_by_type(self, batch: Any) -> dict[str, ModelOutput]:
-        """Runs the forward pass. Returns the outputs of the seed nodes of a minibatch."""
+        """Returns the forward pass's output for the seeds, by node type."""
         edge_attr = next(iter(edge_features(batch, self.edges).values()), None)
         with self._autocast():
             return {self.node_type: self.model.outputs(batch, edge_attr=edge_attr)}
 
     def infer_by_type(self, nodes: OwnedNodes, node_types: Collection[str]) -> dict[str, ModelOutput]:
-        """Returns outputs of this rank's nodes of some types, from all neighbours; collective."""
+        """Returns outputs of this rank's nodes of these types, from all neighbours; collective."""
         with self._autocast():
             return {name: self.model.infer(nodes, self._edge_values) for name in node_types}
 
@@ -161,31 +161,29 @@ class NativeNetwork:
         return [self.node_type]
 
     def infer_embeddings(self, nodes: OwnedNodes, node_types: Collection[str]) -> dict[str, Tensor]:
-        """Returns the input of the last layer, [n, columns] by type, of this rank's nodes of some
-        types; collective. A network that scores pairs gives the rows that its decoder reads."""
+        """Returns the last layer's input, [n, columns] by type, of this rank's nodes of these
+        types, from all neighbours; collective. Networks of pairs return what the decoder reads."""
         return {name: one.hidden for name, one in self.infer_by_type(nodes, node_types).items()}
 
     def _autocast(self) -> torch.autocast:
         return torch.autocast("cpu", torch.bfloat16, enabled=self.precision is Precision.BFLOAT16)
 
     def seeds(self, batch: Any) -> Tensor:
-        """Returns [S] int64, the ids of the seed nodes, in the order of the output's rows."""
+        """Returns [S] int64, the seeds' ids, in the order of the output's rows."""
         nodes = batch.nodes_of(self.node_type)
         seeds: Tensor = nodes.node[: nodes.nodes_per_hop[0]]
         return seeds
 
     def leave_out(self, batch: Any) -> None:
-        """Takes part in what is collective in `outputs`, for a minibatch without seed nodes."""
+        """Joins the collective calls of `outputs` for a minibatch without seeds: here none."""
 
     def fetched(self, batch: Any, name: str) -> Tensor:
-        """Returns [S, ...], the seed nodes' rows of an attribute that came with the minibatch."""
+        """Returns [S, ...], the seeds' rows of an attribute that came with the minibatch."""
         rows: Tensor = batch.attributes_of(self.node_type).gather(name, len(self.seeds(batch)))
         return rows
 
 
 class TypedNetwork(NativeNetwork):
-    """The native layers on a `Minibatch` of named node types, or with learned rows."""
-
     def __init__(
         self, model: TypedNet, precision: Precision, inputs: ModelInputs, embedding: Embedding | None
     ) -> None:
@@ -221,7 +219,7 @@ class TypedNetwork(NativeNetwork):
             return found
 
     def leave_out(self, batch: Any) -> None:
-        """Takes part in the exchange of learned rows, of which an empty minibatch reads none."""
+        """Takes part in fetching learned rows, of which an empty minibatch reads none."""
         self._learned(batch)
 
     def _projected(self, rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -235,8 +233,8 @@ PairDecoder = DotProductDecoder | MLPDecoder
 
 
 def pairs_of(batch: Any) -> tuple[tuple[Tensor, Tensor], int]:
-    """Returns the pairs of a minibatch, links first, as [S] int64 rows of their ends among the
-    seeds of each type, and the number of links. Negatives of a link follow each other."""
+    """Returns the minibatch's pairs, (sources, targets) as [S] int64 positions among the seeds of
+    their types, and the number of links. Links come first, then the negatives of each link."""
     if not batch.links:
         nothing = torch.empty(0, dtype=torch.int64)
         return (nothing, nothing), 0
@@ -251,7 +249,7 @@ def pairs_of(batch: Any) -> tuple[tuple[Tensor, Tensor], int]:
 
 
 class PairNetwork:
-    """A network with a decoder of pairs behind it. Its methods are those of `NativeNetwork`."""
+    """An encoder with a decoder of pairs behind it; the methods are those of `NativeNetwork`."""
 
     def __init__(self, encoder: NativeNetwork, decoder: Any, relation: Relation) -> None:
         self.model = nn.ModuleDict({"encoder": encoder.model, "decoder": decoder})
@@ -260,7 +258,7 @@ class PairNetwork:
         self.relation = relation
 
     def ends(self, batch: Any) -> list[Tensor]:
-        """Returns [S, columns] twice, the rows of the sources and of the targets of pairs."""
+        """Returns the encoder's rows of the sources and the targets of pairs, [S, columns] each."""
         rows, (ends, _) = self.encoder.outputs_by_type(batch), pairs_of(batch)
         # Unlike those of an index, the gradients of an embedding are added in a fixed order.
         return [
@@ -268,7 +266,7 @@ class PairNetwork:
         ]
 
     def seeds(self, batch: Any) -> Tensor:
-        """Returns what the loader's input calls the links: their positions, or the ids of edges."""
+        """Returns [P] int64, the links' ids in the loader's input: positions, or edge ids."""
         return batch.links[0].input_id if batch.links else torch.empty(0, dtype=torch.int64)
 
     def leave_out(self, batch: Any) -> None:
@@ -283,7 +281,7 @@ class PairNetwork:
 
 
 class EdgeDecoder(nn.Module):
-    """A perceptron with one hidden layer on the rows of an edge's ends and its own features."""
+    """A perceptron with one hidden layer, on the rows of both ends and the edge's own features."""
 
     def __init__(self, columns: int, edge_columns: int, outputs: int) -> None:
         super().__init__()
@@ -291,13 +289,14 @@ class EdgeDecoder(nn.Module):
         self.score = Linear(columns, outputs)
 
     def forward(self, source: Tensor, target: Tensor, rows: Tensor) -> ModelOutput:
-        """Returns [S, outputs] and the hidden layer. ``rows``: [S, edge_columns]."""
+        """Returns [S, outputs] and the hidden layer [S, columns]. ``source``, ``target``: [S,
+        columns], the ends' rows. ``rows``: [S, edge_columns], the edges' features."""
         hidden = self.hidden.with_relu(torch.cat([source, target, rows.to(source.dtype)], dim=1))
         return ModelOutput(self.score(hidden), hidden)
 
 
 class EdgeNetwork(PairNetwork):
-    """A network that predicts labels of edges. ``rows``: [E, F], the features of all edges."""
+    """Predicts labels of edges. ``rows``: [E, F], the features of all edges."""
 
     def __init__(
         self, encoder: NativeNetwork, decoder: EdgeDecoder, relation: Relation, rows: Tensor
@@ -312,8 +311,6 @@ class EdgeNetwork(PairNetwork):
 
 
 class LinkNetwork(PairNetwork):
-    """A network that scores pairs."""
-
     def outputs(self, batch: Any) -> ModelOutput:
         source, target = self.ends(batch)
         log_q = getattr(batch.links[0], "log_q", None) if batch.links else None
@@ -326,18 +323,14 @@ class LinkNetwork(PairNetwork):
         return torch.arange(len(source)) < links
 
 
-#: What computes labelled nodes or edges.
-RowNetwork: TypeAlias = NativeNetwork | EdgeNetwork
-#: A graph neural network and the way it is applied to a minibatch of its loader.
-GraphNetwork: TypeAlias = RowNetwork | LinkNetwork
-
-
-# For every class of convolution PyG writes a Python module to the folder of temporary files, in
-# every process, and does not remove it.
+RowNetwork: TypeAlias = NativeNetwork | EdgeNetwork  # predicts labels of nodes or edges
+GraphNetwork: TypeAlias = RowNetwork | LinkNetwork  # a model, and how it is applied to minibatches
 
 
 @contextlib.contextmanager
 def pyg_files_removed() -> Iterator[None]:
+    """Removes the Python modules that PyG writes to the folder of temporary files, in every
+    process, for each class of convolution that is made in the block."""
     before = tempfile.tempdir
     with tempfile.TemporaryDirectory(prefix="pyg_batchgnn-") as folder:
         tempfile.tempdir = folder

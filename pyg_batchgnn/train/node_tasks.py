@@ -1,4 +1,4 @@
-"""The tasks on nodes and edges, classes, labels and values, and the choice of a run's task."""
+"""The tasks on nodes and edges (classes, labels, values), and the choice of a run's task."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from pyg_batchgnn.types import LABELS, Relation, stored_reverse
 
 @dataclass(frozen=True, eq=False)
 class PredictedNodes:
-    """The nodes of the type that a run predicts."""
+    """The nodes that a run predicts: one type."""
 
-    dataset: str  # the name of their data set, for messages
-    node_type: str  # their type
-    count: int  # the number of nodes N
-    tables: Mapping[str, Tensor]  # their attributes by name, the labels "y" among them
-    splits: Mapping[str, Tensor]  # the original ids of each split
-    num_classes: int  # the number of classes; 0 if the labels are no class numbers
+    dataset: str  # the data set's name, for messages
+    node_type: str
+    count: int  # the number N of nodes
+    tables: Mapping[str, Tensor]  # attributes by name, the labels "y" included
+    splits: Mapping[str, Tensor]  # original ids by split
+    num_classes: int  # 0 if the labels are no classes
     unit: ClassVar[str] = "nodes"
 
     @classmethod
@@ -59,13 +59,13 @@ class PredictedNodes:
         return self.tables[LABELS]
 
     def split(self, name: str) -> Tensor:
-        """Returns the original ids of a split, int64; none where there is no such split."""
+        """Returns [n] int64, the original ids of a split; empty if there is no such split."""
         return self.splits.get(name, torch.empty(0, dtype=torch.int64))
 
 
 @dataclass(frozen=True, eq=False)
 class PredictedEdges(PredictedNodes):
-    """The edges of the relation that a run predicts, by their ids. The type is that of targets."""
+    """The edges that a run predicts: one relation, by edge ids. ``node_type`` is the targets'."""
 
     edges: EdgeSet
     unit: ClassVar[str] = "edges"
@@ -107,7 +107,8 @@ class PredictedEdges(PredictedNodes):
         return cls(dataset.name, relation[2], edges.num_edges, edges.tables, splits, classes, edges)
 
     def loader_arguments(self, ids: Tensor, time_attr: str | None, is_named: bool) -> dict[str, Any]:
-        """Returns what a loader of links is told of some edges, [n] int64 ids."""
+        """Returns the keyword arguments of a link loader for these edges. ``ids``: [n] int64 edge
+        ids. ``is_named``: the loader reads a heterogeneous graph."""
         index, paired = self.index[:, ids].to(torch.int64), self.tables.get(REVERSE_ID)
         return {
             "edge_label_index": (self.relation, index) if is_named else index,
@@ -148,11 +149,12 @@ Wanted: TypeAlias = Literal["balanced"] | tuple[float, ...] | None
 
 
 def class_weights(wanted: Wanted, labels: Tensor, columns: int, what: str) -> Tensor | None:
-    """Returns [C] float32, the weights of classes, or of the positive nodes of labels; None if all
-    weigh the same. ``labels``: those of the training nodes, [n] or [n, C].
+    """Returns [C] float32, the weights in the loss: per class, or with ``what`` "labels" of the
+    positive nodes of each label. None: all equal.
 
-    Balanced weights are as scikit-learn's: n / (C * the number of nodes of the class). Of labels
-    they are the number of negative nodes over that of positive ones.
+    ``wanted``: numbers, or "balanced". ``labels``: of the training nodes, [n] or [n, C].
+    ``columns``: C. Balanced weights of classes are scikit-learn's: n / (C * nodes of the class).
+    For a label: negative nodes / positive nodes. Raises `TrainError` if there are not C numbers.
     """
     if wanted is None:
         return None
@@ -175,7 +177,7 @@ _NAMES = {"train": "training", "val": "validation", "test": "test"}
 
 
 def check_labelled(nodes: PredictedNodes, y: Tensor, task: NodeTask) -> None:
-    """Checks that every node of a split has a label. The message has the counts of each split."""
+    """Raises `TrainError` if a node of a split has no label. The message counts them by split."""
     found = []
     for name in SPLITS:
         split = nodes.split(name)
@@ -204,7 +206,7 @@ def check_binary(nodes: PredictedNodes, y: Tensor) -> None:
 
 
 class ClassTask(NodeTask):
-    """Predicts one of C classes, with cross entropy."""
+    """Predicts one of C classes, with cross entropy. ``weights``: [C] float32, or None."""
 
     metrics: ClassVar[tuple[Metric, ...]] = (Metric.ACCURACY, Metric.MACRO_F1)
     train_metric: ClassVar[Metric] = Metric.ACCURACY
@@ -244,8 +246,6 @@ class ClassTask(NodeTask):
 
 
 class _ClassTally(Tally):
-    """The number of nodes of each class that were predicted right, wrongly to have it, and not."""
-
     def __init__(self, classes: int) -> None:
         self._counts = torch.zeros(3, classes, dtype=torch.int64)
 
@@ -266,15 +266,14 @@ class _ClassTally(Tally):
         }
 
 
-#: The metrics that rank the nodes of one label.
+#: Metrics of the ranking of nodes by one label's scores.
 _RANKED = {Metric.ROC_AUC: roc_auc, Metric.AVERAGE_PRECISION: average_precision}
-#: The elements of one label's scores that are exchanged between ranks at a time.
-_ELEMENTS = 1 << 24
+_ELEMENTS = 1 << 24  # The most scores that ranks exchange at a time.
 
 
 class LabelTask(NodeTask):
-    """Predicts which of C labels a node has, with binary cross entropy. A node is predicted to have
-    a label if its output is positive: a probability above one half."""
+    """Predicts which of C labels a node has, with binary cross entropy. A positive output, a
+    probability above one half, predicts the label. ``weights``: [C] float32, of positive nodes."""
 
     metrics: ClassVar[tuple[Metric, ...]] = (
         Metric.ROC_AUC,
@@ -298,7 +297,7 @@ class LabelTask(NodeTask):
         return labels.reshape(len(labels), self.columns) > 0
 
     def labelled(self, labels: Tensor) -> Tensor:
-        """Returns [S] bool. A label of -1 or NaN is missing, and a node needs all of them."""
+        """Returns [S] bool: True if no label of the node is missing (-1 or NaN)."""
         return (labels.reshape(len(labels), self.columns) >= 0).all(dim=1)
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -318,8 +317,6 @@ class LabelTask(NodeTask):
 
 
 class _LabelTally(Tally):
-    """The outputs and targets of all nodes, as metrics of a ranking need them."""
-
     def __init__(self, labels: int) -> None:
         self._outputs = [torch.empty(0, labels)]
         self._targets = [torch.empty(0, labels, dtype=torch.bool)]
@@ -348,14 +345,14 @@ class _LabelTally(Tally):
 
 
 def _counts(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Returns [3, C] int64: per label the nodes that were predicted to have it and have it, that
-    were predicted to and do not, and that have it and were not predicted to."""
+    """Returns [3, C] int64: true positives, false positives and false negatives of each label."""
     found = outputs > 0
     return torch.stack([(found & targets).sum(0), (found & ~targets).sum(0), (~found & targets).sum(0)])
 
 
 class ValueTask(NodeTask):
-    """Predicts one or several numbers, with the mean of squared or of absolute errors."""
+    """Predicts one or several values, with the mean of squared or of absolute errors. ``shape``: of
+    a node's values, () or (C,)."""
 
     metrics: ClassVar[tuple[Metric, ...]] = (Metric.MAE, Metric.RMSE)
     train_metric: ClassVar[Metric] = Metric.MAE
@@ -375,7 +372,7 @@ class ValueTask(NodeTask):
         return labels.reshape(len(labels), self.columns).float()
 
     def labelled(self, labels: Tensor) -> Tensor:
-        """Returns [S] bool. A node needs finite values."""
+        """Returns [S] bool: True if all values of the node are finite."""
         return self.targets(labels).isfinite().all(dim=1)
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -392,8 +389,6 @@ class ValueTask(NodeTask):
 
 
 class _ValueTally(Tally):
-    """The sums of absolute and of squared errors, and the number of values."""
-
     def __init__(self) -> None:
         self._sums = [0.0, 0.0, 0.0]
 
@@ -407,8 +402,7 @@ class _ValueTally(Tally):
         return {Metric.MAE: absolute / count, Metric.RMSE: math.sqrt(squared / count)}
 
 
-#: The tasks by the name of their kind.
-_TASKS: Mapping[str, type[Task]]
+_TASKS: Mapping[str, type[Task]]  # The tasks by the name of their kind.
 _TASKS = {"classes": ClassTask, "labels": LabelTask, "values": ValueTask, TaskKind.LINKS.value: LinkTask}
 
 
@@ -421,7 +415,7 @@ def task_of(dataset: Dataset, config: TaskConfig, hidden: int) -> Task:
     return LinkTask(hidden, _metric(config, LinkTask.metrics, Metric.MRR, "links"), loss)
 
 
-#: What the labels of each kind of task are.
+#: What labels each kind of task needs.
 _FORMS = {
     TaskKind.CLASSES: "classes are integers [N]",
     TaskKind.LABELS: "labels are zeros and ones [N, C]",
@@ -430,7 +424,8 @@ _FORMS = {
 
 
 def node_task_of(dataset: Dataset, config: TaskConfig) -> NodeTask:
-    """Returns the task of learning the labels "y" of nodes or edges."""
+    """Returns the task of learning the labels "y" of nodes or edges. Raises `TrainError` if labels,
+    loss, metric or weights do not fit the kind of task."""
     task: NodeTask
     nodes = predicted_of(dataset, config)
     assert isinstance(nodes, PredictedNodes), "not of links"

@@ -39,7 +39,8 @@ from pyg_batchgnn.types import Group, RowKind
 
 
 def node_ids(nodes: str, predicted: PredictedNodes, keys: DatasetKeys) -> Tensor:
-    """Returns [m] int64, m > 0, the node ids that a text stands for."""
+    """Returns [m] int64, m > 0, the ids to predict. ``nodes``: "all", a split, or a file of ids or
+    keys. Raises `TrainError` for another text, an unknown id or no ids."""
     if nodes == "all":
         return torch.arange(predicted.count)
     if nodes not in SPLITS and not Path(nodes).is_file():
@@ -60,7 +61,8 @@ def node_ids(nodes: str, predicted: PredictedNodes, keys: DatasetKeys) -> Tensor
 
 
 def read_nodes(path: Path, keys: DatasetKeys, node_type: str) -> Tensor:
-    """Returns [n] int64, the nodes of a type in .npy, or by their keys in Parquet or CSV."""
+    """Returns [n] int64, ids of nodes of a type, from a .npy file of ids or a Parquet or CSV file
+    of keys. Raises `TrainError` for ids, `DatasetError` for keys that are no node."""
     if path.suffix in KEY_FILES:
         return torch.from_numpy(keys.read_nodes(path, node_type))
     ids = read_integers(path, "a one-dimensional array of integers, the node ids", 1)
@@ -69,7 +71,8 @@ def read_nodes(path: Path, keys: DatasetKeys, node_type: str) -> Tensor:
 
 
 def read_integers(path: Path, what: str, dimensions: int) -> Tensor:
-    """Returns the integers of a .npy file as int64. ``what``: what they must be, for errors."""
+    """Returns the integers of a .npy file as int64. ``what``: describes them in the `TrainError`
+    for a file with another dtype or number of dimensions."""
     try:
         array = np.load(path, allow_pickle=False)
     except (ValueError, OSError, EOFError) as error:
@@ -80,18 +83,17 @@ def read_integers(path: Path, what: str, dimensions: int) -> Tensor:
 
 
 def check_range(path: Path, ids: Tensor, node_type: str, count: int) -> None:
-    """Raises TrainError for an id that is no node of its type."""
+    """Raises `TrainError` for an id outside of 0 to count - 1, with ``node_type`` in its text."""
     outside = (ids < 0) | (ids >= count)
     if bool(outside.any()):
         raise TrainError(f"{path}: {node_type} {int(ids[outside][0])} is not in 0..{count - 1}")
 
 
 class PredictionArrays:
-    """Arrays with equal numbers of rows, which all ranks fill. The first rank makes the files.
+    """.npy files with equally many rows, which all ranks fill. The first rank makes them.
 
-    They are refused as a whole if an output that they come from is not finite. ``folder``: receives
-    the ``<name>.npy`` files. All ranks see it. ``given``: [num_rows, ...] by name, arrays that are
-    known whole, the same on every rank.
+    ``folder``: receives NAME.npy; all ranks see it. ``given``: [num_rows, ...] by name, arrays
+    known from the start, the same on every rank. `flush` refuses outputs that are not finite.
     """
 
     def __init__(
@@ -103,9 +105,9 @@ class PredictionArrays:
         self._not_finite = 0
 
     def add(self, positions: Tensor, rows: Mapping[str, Tensor], outputs: Tensor) -> None:
-        """Fills some rows; the first call is collective. ``positions``: [S] int64, their places in
-        the arrays. ``rows``: [S, ...] by name, the same names in every call. ``outputs``: [S, ...],
-        the model's outputs, from which the rows come."""
+        """Writes some rows; the first call is collective. ``positions``: [S] int64, the rows to
+        write. ``rows``: [S, ...] by name, the same names in every call. ``outputs``: [S, ...], the
+        model's outputs behind these rows, which must be finite."""
         self._not_finite += count_not_finite(outputs)
         if not self._names:
             self._names = [*self._given, *rows]
@@ -118,7 +120,7 @@ class PredictionArrays:
         return {name: {"shape": list(one.shape), "dtype": str(one.dtype)} for name, one in arrays.items()}
 
     def flush(self) -> None:
-        """Waits until all is on disk; collective. Refuses outputs that are not finite."""
+        """Waits until all is on disk; collective. Raises `TrainError` for NaN or infinities."""
         for name in self._names:
             sync_file(self._path(name))
         if bad := int(self._ranks.table([self._not_finite]).sum()):
@@ -129,7 +131,7 @@ class PredictionArrays:
                 )
 
     def _make(self, rows: Mapping[str, Tensor]) -> None:
-        """Makes the files with their room: a full disk would else end the process with a signal."""
+        """Makes the files with all their disk space: a full disk later would kill the process."""
         for name, values in {**self._given, **rows}.items():
             shape, path = (self.num_rows, *values.shape[1:]), self._path(name)
             with writing(path):
@@ -142,7 +144,7 @@ class PredictionArrays:
                 self._write(name, np.arange(begin, begin + len(some)), some)
 
     def _write(self, name: str, positions: np.ndarray, rows: Tensor) -> None:
-        """Writes rows through a new mapping, so that no page stays in this process."""
+        """Writes rows through a new mapping, so that no pages remain in this process."""
         if len(positions):
             np.lib.format.open_memmap(self._path(name), "r+")[positions] = rows.numpy()
 
@@ -152,7 +154,8 @@ class PredictionArrays:
 
 @contextlib.contextmanager
 def appearing_whole(out: Path, ranks: Ranks) -> Iterator[Path]:
-    """Gives a temporary folder, which becomes ``out`` if the block ends without an error."""
+    """Yields a temporary folder, which becomes ``out`` if the block ends without an error;
+    collective. Raises `TrainError` if ``out`` exists, or if not all ranks see the folder."""
     temporary = out.with_name(f".{out.name}.partial")
 
     def begin() -> None:
@@ -186,30 +189,31 @@ def refuse_existing(out: Path) -> None:
 
 @dataclass(frozen=True)
 class PredictRequest:
-    """A request for predictions."""
+    """A request for predictions of nodes or edges."""
 
-    restore: RestoreRequest  # the run whose model predicts
-    out: Path  # the folder to write, which must not exist. All ranks see it
-    #: "all", "train", "val", "test" or the path of a .npy file of node ids, or of a Parquet or
-    #: CSV file of keys
+    restore: RestoreRequest  # the run, and how it is restored
+    out: Path  # a new folder, which all ranks see
+    #: "all", "train", "val", "test", or a file: .npy with node or edge ids, or Parquet or CSV with
+    #: keys of nodes
     nodes: str = "all"
-    embeddings: bool = False  # True to write the last hidden layer as well
+    embeddings: bool = False  # True also writes the last hidden layer
 
 
 @dataclass(frozen=True)
 class PredictSummary:
-    """A summary of predictions."""
+    """What `predict_nodes` wrote."""
 
-    nodes: int  # the number of nodes or edges
-    unit: str  # what the run predicts: "nodes" or "edges"
-    epoch: int  # of the weights, counted from 1
-    scores: dict[str, float] | None  # loss and metrics of those with a label; None if there are none
+    nodes: int  # predicted nodes or edges
+    unit: str  # "nodes" or "edges"
+    epoch: int  # the epoch of the weights, counted from 1
+    scores: dict[str, float] | None  # loss and metrics over the labelled ones; None without labels
 
 
 def restored_for(
     restore: RestoreRequest, out: Path, ranks: Ranks, *, for_all_nodes: bool = False, **given: Any
 ) -> RestoredNodeRun | RestoredLinkRun:
-    """Restores the run of a request, all of whose arguments every rank was given; collective."""
+    """Restores the run of a request, after a check that all ranks have the same arguments and that
+    ``out`` is new; collective. ``given``: the other arguments of the request."""
     ranks.agree({"command": f"predict {restore.run}", "out": str(out), **given})
     ranks.from_first(lambda: refuse_existing(out))
     return restore_run(restore, ranks, for_all_nodes=for_all_nodes)
@@ -229,14 +233,21 @@ def write_meta(
 
 
 #: Outputs of some nodes of a list: [S] int64 positions in the list, [S, columns] float32 logits,
-#: [S, hidden] the last hidden layer, or None if it is not wanted, and [S, ...] labels "y".
+#: [S, hidden] the last hidden layer or None, and [S, ...] labels "y".
 _Outputs: TypeAlias = tuple[Tensor, Tensor, Tensor | None, Tensor]
 
 
 def predict_nodes(request: PredictRequest, ranks: Ranks) -> PredictSummary:
-    """Writes predictions to a new folder, which appears when it is complete; collective.
+    """Writes predictions of nodes or edges to a new folder; collective. The folder appears when it
+    is complete.
 
-    With keys of the nodes in the data set, a Parquet file of the predictions names them by these.
+    >>> restore = RestoreRequest(Path("runs/first"))  # doctest: +SKIP
+    >>> with restore.join() as ranks:  # doctest: +SKIP
+    ...     done = predict_nodes(PredictRequest(restore, Path("predictions"), "test"), ranks)
+
+    Files: node_ids.npy or edge_ids.npy [n], predictions.npy, and as the task and the request have
+    them, probabilities.npy and embeddings.npy; META.json; predictions.parquet if the data set has
+    keys. ``ranks``: all ranks of the job, each with the same request.
 
     Raises:
         TrainError: the run folder, the request or the data set cannot be used.
@@ -284,7 +295,7 @@ def predict_nodes(request: PredictRequest, ranks: Ranks) -> PredictSummary:
 
 
 def _sampled(run: RestoredNodeRun, ids: Tensor, ranks: Ranks) -> Iterator[_Outputs]:
-    """Yields the nodes of this rank's minibatches. Rank g mod R has minibatch g of the list."""
+    """Yields the outputs of this rank's minibatches. Of R ranks, rank g mod R has minibatch g."""
     loader, size = run.graph.evaluation_loader(ids), run.config.test_batch_size
     for step, (batch, output) in enumerate(infer(run.network, loader)):
         seeds = run.network.seeds(batch)
@@ -305,33 +316,32 @@ def _exact(run: RestoredNodeRun, ids: Tensor, with_hidden: bool) -> Iterator[_Ou
 
 @dataclass(frozen=True)
 class EmbedRequest:
-    """A request for embeddings of all nodes of some types."""
+    """A request for embeddings of all nodes of some types, each from all its neighbours."""
 
-    restore: RestoreRequest  # the run whose model computes them, each node from all its neighbours
-    out: Path  # the folder to write, which must not exist. All ranks see it
-    #: the types; None stands for all that the model has embeddings of
-    node_types: tuple[str, ...] | None = None
-    #: the time that the embeddings hold for, an integer or a date, in a run that looks at
-    #: times; None is the latest time in the data
+    restore: RestoreRequest  # the run, and how it is restored
+    out: Path  # a new folder, which all ranks see
+    node_types: tuple[str, ...] | None = None  # None: all types that the model embeds
+    #: in a run with ``time_attr``: the time of the embeddings, an integer or a date such as
+    #: "2024-03-01"; None is the latest time in the data
     at: str | None = None
 
 
 @dataclass(frozen=True)
 class EmbedSummary:
-    """A summary of embeddings."""
+    """What `embed_nodes` wrote."""
 
-    nodes: dict[str, int]  # the number of nodes, by type
-    epoch: int  # of the weights, counted from 1
+    nodes: dict[str, int]  # the number of nodes by type
+    epoch: int  # the epoch of the weights, counted from 1
 
 
 def embed_nodes(request: EmbedRequest, ranks: Ranks) -> EmbedSummary:
-    """Writes embeddings to a new folder, which appears when it is complete; collective.
+    """Writes the embeddings of all nodes of some types to a new folder; collective. The folder
+    appears when it is complete.
 
-    Each rank computes and writes the rows of the nodes that it owns, or in a run that looks at
-    times those of its minibatches. In a run that predicts nodes, embeddings are the rows that the
-    last layer reads, of the predicted nodes and of their neighbours' types. In a run that predicts
-    links, they are the rows that the decoder reads. With keys of the nodes in the data set, Parquet
-    files name them by these. Raises errors as `predict_nodes`.
+    Files: TYPE.npy [N, columns] float32, in the order of ids; META.json; TYPE.parquet if the data
+    set has keys. A run on nodes gives the rows that its last layer reads, of the predicted type and
+    of the types of its in-neighbours; a run on links gives the rows that the decoder reads.
+    ``ranks``: all ranks of the job, each with the same request. Raises errors like `predict_nodes`.
     """
     with ranks.one_error():
         if request.restore.evaluation is EvaluationKind.SAMPLED:
@@ -364,8 +374,8 @@ def embed_nodes(request: EmbedRequest, ranks: Ranks) -> EmbedSummary:
 
 
 def _embedded(run: RestoredRun, types: Sequence[str], at: int | None) -> dict[str, Iterator[EmbeddedNodes]]:
-    """Returns the embeddings that this rank computes, by type in pieces, one at least; collective.
-    ``at``: the time that they hold for, if the run looks at times."""
+    """Returns this rank's embeddings by type, in one or more batches each; collective. ``at``: the
+    time of the embeddings; None in a run without ``time_attr``."""
     if at is not None:
         assert isinstance(run, RestoredLinkRun), "`moment_of` refuses others"
         nodes_of = {name: torch.arange(run.dataset.nodes_of(name).num_nodes) for name in types}
@@ -377,7 +387,8 @@ def _embedded(run: RestoredRun, types: Sequence[str], at: int | None) -> dict[st
 
 
 def moment_of(run: RestoredRun, at: str | None, keys: DatasetKeys) -> int | None:
-    """Returns the time that predictions hold for; None in a run that does not look at times."""
+    """Returns the time that predictions hold for: ``at``, or the latest in the data; None in a run
+    without ``time_attr``. Raises `TrainError` if the run cannot predict for one time."""
     name = run.config.sampling.time_attr
     if name is None:
         if at is not None:

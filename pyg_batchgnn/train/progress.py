@@ -1,4 +1,4 @@
-"""The progress of a run, and its time by phase."""
+"""The progress of a run, and its seconds by phase."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from pyg_batchgnn.train.ranks import Ranks
 
 
 class Phase(str, Enum):
-    """The phases of a step, in their order, with their names for people. The loader measures the
-    first three. With prefetching they run during training."""
+    """The phases of a step, in their order, each with a label for people. The loader measures the
+    first three. With prefetching they run beside training."""
 
     label: str
 
@@ -40,7 +40,7 @@ class Phase(str, Enum):
 
 
 class PhaseClock(dict[Phase, float]):
-    """The wall seconds of each phase, added up. ``seconds``: those to begin with, by name."""
+    """Wall seconds by phase, added up. ``seconds``: what to begin with, by phase name."""
 
     def __init__(self, seconds: Mapping[str, float] | None = None) -> None:
         super().__init__(dict.fromkeys(Phase, 0.0))
@@ -62,42 +62,41 @@ class PhaseClock(dict[Phase, float]):
 
 
 class StepFigures(NamedTuple):
-    """One rank's part of a step: sums over its minibatch, and the seconds of computing."""
+    """One rank's figures of a step: sums over its minibatch."""
 
-    minibatches: float  # 0 if it was empty, else 1
-    seeds: float
-    weight: float
-    loss: float
-    score: float
-    score_of: float
-    nodes: float
-    edges: float
-    seconds: float
+    minibatches: float  # 0 if it had no seeds, else 1
+    seeds: float  # the number of seeds
+    weight: float  # the sum of the seeds' weights in the loss
+    loss: float  # the sum of the weighted losses
+    score: float  # numerator of the metric
+    score_of: float  # denominator of the metric
+    nodes: float  # sampled nodes
+    edges: float  # sampled edges
+    seconds: float  # seconds of forward, backward and optimiser
 
 
 @dataclass
 class RunProgress:
-    """The progress of a run. Sums are over the steps of the current epoch and all ranks."""
+    """How far a run is. Sums are over the current epoch's steps so far, and over all ranks."""
 
-    epoch: int = 0  # number of finished epochs, evaluation included
-    step: int = 0  # number of finished steps of the current epoch. A step has one minibatch per rank.
-    minibatches: int = 0  # number of minibatches that were not empty
-    weight: float = 0.0  # sum of the weights of the seed nodes; their number if all weigh the same
-    loss: float = 0.0  # sum of the weighed loss of each seed node
-    score: float = 0.0  # numerator of the task's metric on training minibatches
-    score_of: float = 0.0  # its denominator
-    seeds: int = 0  # number of seed nodes
-    nodes: int = 0  # number of sampled nodes
-    edges: int = 0  # number of sampled edges
-    seconds: float = 0.0  # sum of the seconds of computing
-    most_edges: int = 0  # sum of the edges of the rank that had most in a step
-    most_seconds: float = 0.0  # sum of the seconds of the rank that computed longest in a step
+    epoch: int = 0  # finished epochs, evaluation included
+    step: int = 0  # finished steps of the current epoch. A step has one minibatch per rank
+    minibatches: int = 0  # minibatches with seeds
+    weight: float = 0.0  # sum of the seeds' weights; their number without class weights
+    loss: float = 0.0  # sum of the seeds' weighted losses
+    score: float = 0.0  # numerator of the metric on training minibatches
+    score_of: float = 0.0  # denominator of that metric
+    seeds: int = 0  # the number of seeds
+    nodes: int = 0  # sampled nodes
+    edges: int = 0  # sampled edges
+    seconds: float = 0.0  # seconds of forward, backward and optimiser
+    most_edges: int = 0  # sum over steps of the most edges that a rank had
+    most_seconds: float = 0.0  # sum over steps of the most seconds that a rank took
     epoch_seconds: float = 0.0  # wall time of the current epoch
     elapsed_seconds: float = 0.0  # wall time of the finished epochs
-    best_epoch: int = 0  # the epoch with the best validation so far, counted from 1; 0 before the first
-    #: that validation's loss and metrics by their names; None before the first
-    best: dict[str, float] | None = None
-    validations_since_best: int = 0  # number of validations after it, none of which was better
+    best_epoch: int = 0  # the epoch with the best validation, from 1; 0 before the first
+    best: dict[str, float] | None = None  # loss and metrics of the best validation, or None
+    validations_since_best: int = 0  # validations after the best one, none of which was better
 
     @property
     def mean_loss(self) -> float:
@@ -108,7 +107,7 @@ class RunProgress:
         return self.score / self.score_of if self.score_of else 0.0
 
     def add(self, figures: Tensor) -> None:
-        """Adds a step. ``figures``: [R, 9] float64, the `StepFigures` of every rank."""
+        """Adds a step. ``figures``: [R, 9] float64, the `StepFigures` of each rank."""
         sums, most = (StepFigures(*row.tolist()) for row in (figures.sum(dim=0), figures.amax(dim=0)))
         self.step += 1
         for name, value in sums._asdict().items():
@@ -118,7 +117,8 @@ class RunProgress:
         self.most_seconds += most.seconds
 
     def imbalance(self, ranks: int) -> dict[str, float]:
-        """Returns the imbalance of the epoch: the rank with most over the mean of all ranks."""
+        """Returns, for "edges" and "seconds", the most of a rank in each step over the mean of all
+        ``ranks``: 1.0 is even. Empty with one rank."""
         if ranks == 1:
             return {}
         shares = {"edges": (self.most_edges, self.edges), "seconds": (self.most_seconds, self.seconds)}
@@ -126,7 +126,8 @@ class RunProgress:
 
 
 def spread_over_ranks(clock: PhaseClock, ranks: Ranks) -> tuple[dict[str, float], dict[str, list[float]]]:
-    """Returns each phase's mean seconds over ranks, and their range if several; collective."""
+    """Returns seconds by phase, the mean over ranks, and [least, most] of the ranks by phase, which
+    is empty with one rank; collective."""
     seconds = clock.to_dict()
     table = ranks.table(list(seconds.values()))
     mean = dict(zip(seconds, table.mean(dim=0).tolist(), strict=True))
@@ -134,8 +135,8 @@ def spread_over_ranks(clock: PhaseClock, ranks: Ranks) -> tuple[dict[str, float]
     return mean, {} if ranks.is_alone else dict(zip(seconds, ends, strict=True))
 
 
-#: The figures of reading features and edges from files, by their names in metrics.jsonl, and the
-#: statistics of a loader that they are.
+#: Figures of reading features and edges from files: names in metrics.jsonl, and the attributes of
+#: the loader's statistics that they come from.
 DISK_FIGURES = {
     "bytes": "disk_bytes",
     "useful_bytes": "disk_useful",
@@ -153,8 +154,8 @@ T = TypeVar("T")
 
 
 class LoaderAccount:
-    """What training's loader does, by its own statistics: the time that training spends in it, and
-    what it reads from files. If it prefetches, training only waits for it."""
+    """The seconds that training spends in its loader, and what the loader reads from files, by the
+    loader's own statistics. If it prefetches, training only waits for it."""
 
     def __init__(self, loader: MacrobatchNeighborLoader, prefetches: bool) -> None:
         self._loader, self._prefetches = loader, prefetches
@@ -178,8 +179,8 @@ class LoaderAccount:
         self._charged, self._waited = now, 0.0
 
     def read_since_last(self, ranks: Ranks) -> dict[str, float]:
-        """Returns what was read since the last call by the names of `DISK_FIGURES`, sums over
-        ranks; empty if nothing was. Collective."""
+        """Returns what all ranks read since the last call, by the names of `DISK_FIGURES`; empty if
+        nothing was read. Collective."""
         before, self._read = self._read, self._figures()
         own = [now - then for now, then in zip(self._read, before, strict=True)]
         found = dict(zip(DISK_FIGURES, ranks.table(own).sum(dim=0).tolist(), strict=True))

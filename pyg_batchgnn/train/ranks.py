@@ -26,8 +26,8 @@ def check_backend(backend: str) -> None:
 
 
 class Ranks(contextlib.ExitStack):
-    """The processes that a launcher started for a run. Without a launcher it is this process alone.
-    It is a context manager. If the block ends with an error, the other ranks are told which."""
+    """The processes that a launcher started for a run; without a launcher, this process alone. Use
+    it as a context: an error in the block is reported to the other ranks."""
 
     def __init__(self, sampling: Communicator, training: Communicator) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class Ranks(contextlib.ExitStack):
 
     @classmethod
     def join(cls, config: RanksConfig) -> Ranks:
-        """Joins the other ranks. Call it on the main thread."""
+        """Joins the other ranks. Must be called on the main thread."""
         check_backend(config.backend)
         with as_train_error(ValueError):
             sampling = Communicator.create("sampling", backend=config.backend, timeout=config.timeout)
@@ -46,7 +46,7 @@ class Ranks(contextlib.ExitStack):
         return cls(sampling, training)
 
     def another(self, name: str) -> Communicator:
-        """Makes one more communicator of all ranks, which is left with the others; collective."""
+        """Makes one more communicator of all ranks, which closes with the others; collective."""
         return self.enter_context(Communicator.create(name, timeout=self.training.timeout))
 
     @property
@@ -58,7 +58,7 @@ class Ranks(contextlib.ExitStack):
         return self.size == 1
 
     def threads(self) -> int:
-        """Returns the threads per rank that use all cores of this host; alone, torch's number."""
+        """Returns the threads per rank that use all cores of this host; alone, torch's threads."""
         if not self.is_alone:
             return max(1, machine.processors() // len(self.training.ranks_of_host))
         chosen = "OMP_NUM_THREADS" in os.environ
@@ -68,7 +68,7 @@ class Ranks(contextlib.ExitStack):
         self.training.check_agreement(arguments)
 
     def table(self, row: Sequence[float]) -> Tensor:
-        """Returns [R, n] float64, the numbers of every rank; collective."""
+        """Returns [R, n] float64: the row of each rank; collective."""
         mine = torch.tensor([row], dtype=torch.float64)
         return mine if self.is_alone else self.training.all_gather(mine).rows
 
@@ -80,7 +80,7 @@ class Ranks(contextlib.ExitStack):
 
     @contextlib.contextmanager
     def one_error(self) -> Iterator[None]:
-        """Lets the first rank alone report a `TrainError` that the block raises on every rank."""
+        """Makes the first rank alone report a `TrainError` that the block raises on every rank."""
         try:
             yield
         except TrainError:
@@ -90,7 +90,7 @@ class Ranks(contextlib.ExitStack):
 
     @contextlib.contextmanager
     def any_error(self) -> Iterator[None]:
-        """Lets the first rank report a `TrainError` of any rank in the block; collective."""
+        """Makes the first rank report a `TrainError` of the block on any rank; collective."""
         error = None
         try:
             yield
@@ -106,7 +106,8 @@ class Ranks(contextlib.ExitStack):
             raise TrainError(f"rank {failed[0]}: {messages[failed[0]]}")
 
     def from_first(self, make: Callable[[], T]) -> T:
-        """Calls `make` on the first rank, and returns its JSON value on every rank; collective."""
+        """Calls `make` on the first rank, and returns its JSON value on every rank; collective. An
+        error is raised on the first rank, and ends the others."""
         value, error = None, None
         if self.is_first:
             try:
@@ -121,7 +122,7 @@ class Ranks(contextlib.ExitStack):
         return value
 
     def bytes_to_first(self, data: bytes) -> list[bytes]:
-        """Returns every rank's bytes on the first rank, and none on the others; collective."""
+        """Returns each rank's ``data`` on the first rank, and [] on the others; collective."""
         if self.is_alone:
             return [data]
         mine = torch.frombuffer(bytearray(data or b"0"), dtype=torch.uint8)[: len(data)]
@@ -130,7 +131,7 @@ class Ranks(contextlib.ExitStack):
         return [part.numpy().tobytes() for part in received.split()] if self.is_first else []
 
     def bytes_from_first(self, data: bytes) -> bytes:
-        """Returns the first rank's bytes on every rank and ignores others; collective."""
+        """Returns the first rank's ``data`` on every rank; collective."""
         length = self.from_first(lambda: len(data))
         if self.is_alone or length == 0:
             return data

@@ -1,4 +1,4 @@
-"""The network as every rank trains it: summed gradients, and averaged statistics of BatchNorm."""
+"""The network as all ranks train it: summed gradients, averaged BatchNorm statistics."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ _SYNC_NOTHING: dict[str, Any] = {
 
 @dataclass
 class _Step:
-    """The values that the hook of gradients reads: the weight of this rank in a step, and the step.
-    The hook must not reach the replica: DistributedDataParallel holds it where Python's garbage
-    collector does not look, so neither would ever be freed."""
+    """The weight and the header of this rank's step, which the gradient hook reads. The hook must
+    not reach the replica: DistributedDataParallel holds it where Python's garbage collector does
+    not look, so neither would ever be freed."""
 
     weight: float = 0.0
     header: Header = field(default_factory=lambda: Header(MessageKind.GRADIENTS))
 
 
 class Replica:
-    """Computes logits. Their backward pass gives the gradient of the mean over all ranks' seed
-    nodes. Each rank's loss is the mean over its own minibatch. The communicator weighs it by the
-    weight of its seed nodes, which is their number unless classes have weights."""
+    """Computes logits whose backward pass gives the gradient of the mean loss over all ranks'
+    seeds. Each rank's loss is the mean over its own minibatch. The communicator weighs it by the
+    rank's seeds: by their number, or by the sum of their class weights."""
 
     def __init__(self, network: GraphNetwork, ranks: Ranks) -> None:
         self._network = network
@@ -63,9 +63,7 @@ class Replica:
         return self._comm.counters.snapshot()[MessageKind.GRADIENTS].seconds
 
 
-class _Logits(nn.Module):
-    """The logits alone, as DistributedDataParallel needs its module to return them."""
-
+class _Logits(nn.Module):  # for DistributedDataParallel, whose module returns tensors
     def __init__(self, network: GraphNetwork) -> None:
         super().__init__()
         self.model = network.model
@@ -79,17 +77,13 @@ class _Logits(nn.Module):
         return torch.stack(nothing).sum().expand(0, 1)
 
 
-# The running statistics of BatchNorm, which each rank keeps of its own minibatches.
-#
-# The ranks average them before evaluation and in checkpoints.
-
-
 _BUFFERS = ("running_mean", "running_var", "num_batches_tracked")
 
 
 class BatchNormStatistics:
-    """The running statistics of a model on this rank, and the rows seen since the last averaging.
-    With one rank there is nothing to average, and no row is counted."""
+    """The running statistics of a model's BatchNorm layers. Each rank keeps them of its own
+    minibatches, and the rows of each layer; they are averaged before evaluation and in checkpoints.
+    With one rank this does nothing."""
 
     def __init__(self, model: nn.Module, ranks: Ranks) -> None:
         self._ranks = ranks
@@ -103,8 +97,8 @@ class BatchNormStatistics:
             layer.register_forward_pre_hook(lambda layer, inputs, name=name: self._count(name, layer, inputs))
 
     def table(self) -> Tensor:
-        """Returns [R, n] float64, every rank's statistics and numbers of rows; collective. n is 0
-        if the model has no BatchNorm layer or there is one rank."""
+        """Returns [R, n] float64, each rank's running statistics and counts of rows; collective. n
+        is 0 with one rank, or without BatchNorm layers."""
         pieces = [torch.empty(0, dtype=torch.float64)]
         for name, buffers in self._buffers.items():
             pieces += [buffer.double().view(-1) for buffer in buffers]
@@ -115,7 +109,8 @@ class BatchNormStatistics:
         return self._ranks.training.all_gather(mine).rows
 
     def averaged(self, table: Tensor) -> dict[str, Tensor]:
-        """Returns the averaged statistics by their names in ``state_dict``."""
+        """Returns the statistics averaged over ranks, weighted by rows seen, by their
+        ``state_dict`` names. ``table``: of `table`."""
         result: dict[str, Tensor] = {}
         parts = table.split(self._widths(), dim=1) if self._buffers else ()
         for (name, buffers), part in zip(self._buffers.items(), parts, strict=True):
@@ -126,7 +121,7 @@ class BatchNormStatistics:
         return result
 
     def average(self) -> None:
-        """Sets all ranks' statistics to the average; collective. Counts of rows become 0."""
+        """Sets all ranks' statistics to the average, and the counts of rows to 0; collective."""
         averaged = self.averaged(self.table())
         for name, buffers in self._buffers.items():
             for buffer, into in zip(_BUFFERS, buffers, strict=True):
@@ -151,7 +146,8 @@ class BatchNormStatistics:
 
 
 def _average(values: Tensor, weights: Tensor) -> Tensor:
-    """Returns [C], the sum of the rows of `values` [R, C] in order, weighted by `weights` [R]."""
+    """Returns [C], the mean of the rows of ``values`` [R, C] with ``weights`` [R], added in rank
+    order; the first row if all weights are 0."""
     if not bool(weights.any()):
         return values[0]
     total = torch.zeros_like(values[0])

@@ -45,13 +45,10 @@ from pyg_batchgnn.train.run_folder import EpochRecord, RunFolder, RunResult, rep
 from pyg_batchgnn.train.tasks import Task
 from pyg_batchgnn.types import FEATURES
 
-#: The columns of an ordinary terminal.
-_COLUMNS = 80
+_COLUMNS = 80  # The columns of an ordinary terminal.
 
 
 class _AheadColumn(ProgressColumn):
-    """A note of what an epoch that reads features from files does before its first minibatch."""
-
     def __init__(self, ahead: Callable[[], int]) -> None:
         super().__init__()
         self._ahead = ahead
@@ -66,7 +63,7 @@ class _AheadColumn(ProgressColumn):
 
 class TerminalReport:
     """Prints what the trainer does. The bar shows only on a terminal, and disappears at the end.
-    Epochs count from 1."""
+    Epochs count from 1. ``ahead``: returns the minibatches sampled ahead so far."""
 
     def __init__(self, console: Console, epochs: int, task: Task, ahead: Callable[[], int]) -> None:
         self._console = console
@@ -120,8 +117,8 @@ class TerminalReport:
 
 
 def final_table(result: RunResult, records: Sequence[EpochRecord], larger: tuple[int, int] = (0, 0)) -> Table:
-    """Returns the table of results: metrics of the best epoch, and the seconds of each phase.
-    ``larger``: `larger_budgets`, said where files are read."""
+    """Returns the table of results: metrics of the best epoch, then seconds by phase. ``larger``:
+    the result of `larger_budgets`, printed where files were read."""
     table = Table(title="Result", title_justify="left")
     several = result.ranks > 1
     table.add_column("what")
@@ -184,7 +181,7 @@ def _add_disk(table: Table, records: Sequence[EpochRecord], larger: tuple[int, i
 
 
 def larger_budgets(dataset: Dataset) -> tuple[int, int]:
-    """Returns the memory budgets that hold all edges, and all edges and features."""
+    """Returns two memory budgets in bytes: that hold all edges, and all edges and features."""
     known = [one.csc for one in dataset.edge_sets if one.csc is not None]
     arrays = [array for one in known for array in (one.indptr, one.indices, one.edge_ids)]
     edges = sum(array.nbytes for array in arrays if array is not None)
@@ -286,7 +283,7 @@ def _evaluation(config: TrainConfig) -> str:
     return f"evaluation fanout {shown(config.test_fanout)}"
 
 
-#: The horizontal axes: their labels, and their values of a record.
+#: The horizontal axes: label, and the value of a record.
 _AXES: dict[str, Callable[[EpochRecord], float]] = {
     "epoch": lambda record: record.epoch,
     "wall time since the start (s)": lambda record: record.elapsed_seconds,

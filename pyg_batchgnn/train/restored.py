@@ -25,20 +25,23 @@ from pyg_batchgnn.train.tasks import NodeTask
 
 @dataclass(frozen=True)
 class RestoreRequest:
-    """The run to restore, and what differs from it; None where it is as in the run."""
+    """The run to restore, and what shall differ; None keeps what the run had. It names the model of
+    `predict_nodes`, `predict_links`, `embed_nodes` and `evaluate_run`."""
 
-    run: Path  # its folder. Only the first rank need have it, unless the model has learned rows.
-    dataset: str | None = None  # the name or path of the data set if it has moved since
-    threads: int | None = None
-    evaluation: EvaluationKind | None = None  # the neighbours that nodes are computed from
-    ranks: tuple[str, ...] = ()  # fields to change, as `assign` takes them; names begin with "ranks."
-    memory_budget: int | None = None  # in bytes
-    freeze: str | None = None  # the time after which nothing is sampled; "none" for none
+    run: Path  # the run folder. Only the first rank need see it, unless the model has learned rows
+    dataset: str | None = None  # name or folder of the data set, if not the run's
+    threads: int | None = None  # threads per rank
+    evaluation: EvaluationKind | None = None  # from sampled or from all neighbours
+    ranks: tuple[str, ...] = ()  # changes of "ranks." fields, as `assign` takes them
+    memory_budget: int | None = None  # bytes per rank
+    freeze: str | None = None  # the time after which nothing is sampled; "none": no such time
 
     def join(self) -> Ranks:
+        """Joins the other ranks, with the "ranks." fields of the request."""
         return Ranks.join(assign(TrainConfig(), list(self.ranks)).ranks)
 
     def config(self, written: TrainConfig) -> TrainConfig:
+        """Returns the run's configuration ``written`` with the changes. Raises `TrainError`."""
         if self.evaluation is EvaluationKind.EXACT and written.is_timed:
             raise TrainError(
                 f"{self.run}: the run computes nodes from what is not later than themselves, and --exact "
@@ -67,7 +70,7 @@ class RestoreRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class RestoredRun(RunModel):
-    """A run whose best model can compute nodes. ``config`` has the changes of the request."""
+    """A run with the weights of its best epoch. ``config`` has the changes of the request."""
 
     checkpoint: Checkpoint
 
@@ -84,8 +87,6 @@ class RestoredRun(RunModel):
 
 @dataclass(frozen=True, kw_only=True)
 class RestoredNodeRun(RestoredRun):
-    """A run that predicts nodes or edges."""
-
     predicted: PredictedNodes
     task: NodeTask
     network: RowNetwork
@@ -93,8 +94,6 @@ class RestoredNodeRun(RestoredRun):
 
 @dataclass(frozen=True, kw_only=True)
 class RestoredLinkRun(RestoredRun):
-    """A run that predicts links."""
-
     predicted: PredictedLinks
     task: LinkTask
     network: LinkNetwork

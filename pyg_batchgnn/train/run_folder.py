@@ -21,8 +21,6 @@ from pyg_batchgnn.train.ranks import Ranks
 
 
 class RunFolder:
-    """A run folder, which has fixed file names."""
-
     def __init__(self, path: Path) -> None:
         self.path = path
         self.config = path / "config.json"  # the configuration
@@ -33,7 +31,8 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path | None, name: str) -> RunFolder:
-        """Makes a folder at `path`, or at ``runs/<name>-<n>`` with the first free n."""
+        """Makes a new folder: `path`, or ``runs/<name>-<n>`` with the first free n. Raises
+        `TrainError` if `path` is not empty."""
         if path is not None:
             if path.exists() and (not path.is_dir() or any(path.iterdir())):
                 raise TrainError(
@@ -58,7 +57,7 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
-        """Opens the folder of a run. Raises `TrainError` unless it has a configuration."""
+        """Returns the folder of an existing run. Raises `TrainError` if it has no configuration."""
         folder = cls(path)
         if not path.is_dir():
             raise TrainError(
@@ -69,7 +68,7 @@ class RunFolder:
         return folder
 
     def clear(self) -> None:
-        """Empties the folder of a run that was killed before its first checkpoint."""
+        """Empties the folder if its run was killed before the first checkpoint."""
         leftovers = self._leftovers()
         begun = self.config.is_file() and not self.checkpoint.exists()
         if begun or (leftovers and set(leftovers) == set(self.path.iterdir())):
@@ -79,7 +78,8 @@ class RunFolder:
                 path.unlink(missing_ok=True)
 
     def save_rows(self, embedding: Embedding, name: str, ranks: Ranks) -> None:
-        """Writes learned rows and optimizer state; collective. Raises `DatasetError` if unable."""
+        """Writes learned rows and their optimizer state to ``embeddings/<name>``; collective.
+        Raises `DatasetError` if they cannot be written."""
 
         def make_room() -> None:
             self.rows.mkdir(exist_ok=True)
@@ -103,8 +103,8 @@ class RunFolder:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Gives a temporary path to write, which replaces `path` if the block ends without an error.
-    The contents are on disk before `path` is replaced. An error leaves `path` as it was."""
+    """Yields a temporary path to write. It replaces `path` if the block ends without an error, once
+    its contents are on disk. An error leaves `path` as it was."""
     if path.exists() and not path.is_file():
         raise DatasetError(f"{path}: is no ordinary file, and stays as it is; give another path")
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -125,27 +125,27 @@ def write_json(path: Path, value: Any) -> None:
 
 @dataclass(frozen=True)
 class EpochRecord:
-    """The figures of one epoch."""
+    """The figures of one epoch: a line of metrics.jsonl."""
 
     epoch: int  # counted from 1
-    #: the loss, the mean over training nodes, and one metric of the training minibatches by its
-    #: name, with dropout, while the weights changed
+    #: the mean loss over training seeds, and one metric of the training minibatches by name,
+    #: measured with dropout while the weights changed
     train: dict[str, float]
-    val: dict[str, float] | None  # loss and metrics of the validation after the epoch; None if there was none
-    seconds: float  # wall time of training and evaluating this epoch
-    elapsed_seconds: float  # wall time of the run up to the end of this epoch, without interruptions
-    minibatches: int  # number of minibatches trained on
-    nodes: int  # number of sampled nodes
-    edges: int  # number of sampled edges
+    val: dict[str, float] | None  # loss and metrics after the epoch; None without validation
+    seconds: float  # wall time of the epoch, evaluation included
+    elapsed_seconds: float  # wall time of the run so far, without interruptions
+    minibatches: int  # minibatches trained on
+    nodes: int  # sampled nodes
+    edges: int  # sampled edges
     phases: dict[str, float]  # seconds per phase, the mean over ranks
-    ranks: int = 1  # the number of ranks that trained
-    #: the least and the most seconds of a rank per phase; empty with one rank
+    ranks: int = 1  # how many ranks trained
+    #: [least, most] seconds of a rank by phase; empty with one rank
     phase_ranges: dict[str, list[float]] = field(default_factory=dict)
-    #: for "edges" and for "seconds" of computing, the rank with most in each step over the mean of
-    #: all ranks; empty with one rank
+    #: for "edges" and "seconds", the most of a rank in each step over the mean of all ranks; empty
+    #: with one rank
     imbalance: dict[str, float] = field(default_factory=dict)
-    #: what training read from files, by the names of `DISK_FIGURES`, the sums over ranks; empty if
-    #: features are in memory. Of an epoch that was resumed, what was read since then.
+    #: what all ranks read from files, by the names of `DISK_FIGURES`; empty if features are in
+    #: memory. In a resumed epoch, only what was read since
     disk: dict[str, float] = field(default_factory=dict)
 
 
@@ -185,17 +185,14 @@ def keep_epochs(path: Path, epochs: int) -> list[EpochRecord]:
 
 @dataclass(frozen=True)
 class RunResult:
-    """The final figures."""
+    """The final figures of a run: result.json."""
 
-    metric: str  # the name of the metric that chose the best epoch
-    best_epoch: int  # the epoch with the best validation, counted from 1
-    #: loss and metrics of that epoch's weights on validation nodes, by name; None if there are none
-    val: dict[str, float] | None
-    test: dict[str, float] | None  # the same on test nodes
+    metric: str  # the metric that chose the best epoch
+    best_epoch: int  # counted from 1
+    val: dict[str, float] | None  # validation loss and metrics of the best epoch, or None
+    test: dict[str, float] | None  # test loss and metrics of its weights; None without test
     seconds: float  # wall time of all epochs
     phases: dict[str, float]  # seconds per phase, the mean over ranks
-    ranks: int  # the number of ranks that trained
-    #: the least and the most seconds of a rank per phase; empty with one rank
-    phase_ranges: dict[str, list[float]]
-    #: the figures of historical embeddings (`history_figures`), or None without them
-    historical: dict[str, Any] | None = None
+    ranks: int  # how many ranks trained
+    phase_ranges: dict[str, list[float]]  # [least, most] seconds of a rank by phase
+    historical: dict[str, Any] | None = None  # `history_figures`, or None

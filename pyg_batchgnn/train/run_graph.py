@@ -1,4 +1,4 @@
-"""The graph of a run, as its loaders read it, and rows that a model computed for all its nodes."""
+"""The graph of a run as its loaders read it, and the rows that a model computes for all nodes."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ AnyLoader: TypeAlias = MacrobatchNeighborLoader | MacrobatchLinkNeighborLoader
 
 @dataclass(frozen=True, eq=False)
 class EmbeddedNodes:
-    """The rows of some nodes of one type."""
+    """The rows that a model computed for some nodes of one type."""
 
     node: Tensor  # [n] int64, original ids
     rows: Tensor  # [n, columns]
-    reads: AllNodes | None = None  # reads rows of all nodes that may lie in a file; None: they lie in memory
+    reads: AllNodes | None = None  # reads rows that may lie in a file; None: in memory
 
     def __len__(self) -> int:
         return len(self.node)
 
     def at(self, row: Tensor) -> Tensor:
-        """Returns a copy of some of the rows, by [k] int64 numbers in any order."""
+        """Returns a copy of the rows at [k] int64 positions, in any order."""
         return self.rows.index_select(0, row) if self.reads is None else self.reads.gather(self.rows, row)
 
     def split(self, size: int) -> Iterator[EmbeddedNodes]:
-        """Yields the nodes in pieces of at most ``size``, one at least."""
+        """Yields the nodes in batches of at most ``size``; without nodes, one empty batch."""
         for begin in range(0, max(1, len(self)), size):
             part = range(begin, min(begin + size, len(self)))
             node = self.node[part.start : part.stop]
@@ -57,7 +57,7 @@ class EmbeddedNodes:
             yield EmbeddedNodes(node, rows)
 
     def find(self, ids: Tensor) -> OwnRows:
-        """Finds the nodes of a list, [m] int64 original ids, that are among these."""
+        """Finds which ids [m] int64 are among these nodes, with their positions and rows."""
         return SortedNodes.of(self.node).find(ids)
 
     def ascending(self) -> EmbeddedNodes:
@@ -67,34 +67,34 @@ class EmbeddedNodes:
 
 @dataclass(frozen=True, eq=False)
 class RowsHere:
-    """Rows of all nodes of a graph, all in this process."""
+    """The rows that a model computed for all nodes, all in this process."""
 
     rows: Mapping[str, Tensor]  # [N_t, columns] by node type, in the order of original ids
-    reads: AllNodes | None = None  # as of `EmbeddedNodes`
+    reads: AllNodes | None = None  # like `EmbeddedNodes.reads`
 
     def of(self, node_type: str, ids: Tensor) -> Tensor:
-        """Returns [n, columns], the rows of some nodes of a type; collective over ranks."""
+        """Returns [n, columns], the rows of the nodes ``ids`` of a type; collective."""
         return self.own(node_type).at(ids)
 
     def own(self, node_type: str) -> EmbeddedNodes:
-        """Returns the rows of the nodes of a type that this rank holds."""
+        """Returns this rank's nodes of a type, with their rows."""
         rows = self.rows[node_type]
         return EmbeddedNodes(torch.arange(len(rows)), rows, self.reads)
 
     def pieces(self, node_type: str, size: int) -> Iterator[EmbeddedNodes]:
-        """Yields the rows of all nodes of a type to every rank, a piece at a time; collective."""
+        """Yields a type's nodes with their rows to all ranks, ``size`` at a time; collective."""
         return self.own(node_type).split(size)
 
 
 @dataclass(frozen=True, eq=False)
 class RowsOverRanks:
-    """Rows of all nodes of a graph that lie with their owners, with the methods of `RowsHere`."""
+    """The rows that a model computed for all nodes, each on its owner; methods as in `RowsHere`."""
 
-    store: DistFeatureStore  # holds them as an attribute
+    store: DistFeatureStore  # the rows, as an attribute
 
     @classmethod
     def beside(cls, features: DistFeatureStore, rows: Mapping[str, Tensor]) -> RowsOverRanks:
-        """Returns the rows of all ranks; collective."""
+        """Returns the rows of all ranks; collective. ``rows``: of this rank's nodes, by type."""
         schema = features.part.schema
         tables: dict[Group, dict[str, Tensor]] = {
             group: {} for group in (*schema.node_groups, *schema.edge_groups)
@@ -127,11 +127,11 @@ def pieces_of_ranks(own: EmbeddedNodes, comm: Communicator, size: int) -> Iterat
 
 @dataclass(frozen=True, eq=False)
 class SampledRows:
-    """Rows that each rank computed from sampled neighbours, for some nodes, whoever owns them. The
-    methods are as those of `RowsHere`."""
+    """The rows of some nodes that each rank computed from sampled neighbours, whoever owns the
+    nodes. Methods as in `RowsHere`."""
 
-    rows: Mapping[str, EmbeddedNodes]  # the rows that this rank computed, by node type
-    offered: Tensor  # [m] int64, the nodes that `pieces` yields, where a rank has their rows
+    rows: Mapping[str, EmbeddedNodes]  # this rank's rows by node type
+    offered: Tensor  # [m] int64, the nodes that `pieces` yields, from ranks with their rows
     comm: Communicator  # of all ranks
 
     def own(self, node_type: str) -> EmbeddedNodes:
@@ -144,44 +144,44 @@ class SampledRows:
         return pieces_of_ranks(own, self.comm, size) if self.comm.size > 1 else own.split(size)
 
 
-#: The rows of all nodes of a graph. A rank holds those of the nodes that it owns.
+#: The rows of all nodes of a graph. A rank holds the rows of its own nodes.
 EmbeddedRows: TypeAlias = RowsHere | RowsOverRanks
 
 
 @dataclass(eq=False, kw_only=True)
 class RunGraph(ABC):
-    """A graph that is held whole, or in parts over the ranks. All loaders of a run share it."""
+    """The graph of a run, whole or one part per rank. All loaders of the run share it."""
 
     config: TrainConfig
     data: Any  # the loader's first argument
-    inputs: ModelInputs  # what the model reads of the nodes of each type
-    cache: AggregationCache | None  # aggregates of the features, or None in a run without a cache
-    notes: list[str]  # lines about the graph that the user should read
-    embedding: Embedding | None  # the learned rows, or None in a run without them
-    history: HistoricalCaches | None = None  # the caches of halo nodes' rows, or None in a run without them
+    inputs: ModelInputs  # what the model reads
+    cache: AggregationCache | None  # aggregates of the features, or None
+    notes: list[str]  # lines about the graph to print
+    embedding: Embedding | None  # the learned rows, or None
+    history: HistoricalCaches | None = None  # historical embeddings of halo nodes, or None
     held: int = 0  # bytes of features that were read from files into memory
     predicted: PredictedNodes | PredictedLinks  # what the run predicts
 
     @property
     def memory_budget(self) -> int | None:
-        """The bytes left for the loader and for passes over all nodes; None: their choice."""
+        """Bytes for the loaders and for passes over all nodes; None: not limited by the user."""
         budget = self.config.sampling.memory_budget
         return None if budget is None else max(1, budget - self.held)
 
     def training_loader(self, nodes: Tensor, ranks: int = 1) -> tuple[AnyLoader, list[str]]:
-        """Makes the shuffled loader of training nodes, or edges, [n] ids of what is predicted, and
-        returns lines that the user should read; collective."""
+        """Returns the shuffled loader of training nodes or edges, and lines to print; collective.
+        ``nodes``: [n] original ids."""
         last, notes = self._last_minibatch(len(nodes), ranks, self.predicted.unit)
         return self._loader(nodes, last), notes
 
     def evaluation_loader(self, nodes: Tensor) -> AnyLoader:
-        """Makes a loader of nodes or edges in order, with evaluation's fanout; collective.
+        """Returns a loader of nodes or edges, in order, with the evaluation fanout; collective.
         Minibatches are the same in every evaluation and on any number of ranks."""
         return self._loader(nodes, None)
 
     def moment_loader(self, node_type: str, nodes: Tensor, time: int) -> AnyLoader:
-        """Makes a loader of nodes [n] int64, original ids of a type, as they are at a time in the
-        run's unit, with the fanout of evaluation; collective."""
+        """Returns a loader of nodes [n] int64 of a type, as they are at ``time``, with the
+        evaluation fanout; collective."""
         return self._loader(nodes, None, node_type, torch.full((len(nodes),), time))
 
     def link_loader(
@@ -194,9 +194,9 @@ class RunGraph(ABC):
         excludes: bool = True,
         last: LastMinibatch | None = None,
     ) -> MacrobatchLinkNeighborLoader:
-        """Makes a loader of pairs [2, n] at their times [n]; collective. ``negatives``: how and how
-        many are drawn, or [n, k] int64, the targets that each is ranked among. ``excludes``:
-        whether a pair does not see its own edges. ``last``: as of `_arguments`."""
+        """Returns a loader of pairs; collective. ``index``: [2, n] original ids. ``times``: [n]
+        int64. ``negatives``: as ``neg_sampling`` of the loader, or [n, k] int64 targets.
+        ``excludes``: True hides a pair's own edges from it. ``last``: as in `_arguments`."""
         arguments, is_named = self._arguments(last), self.inputs.schema.has_names
         if isinstance(negatives, Tensor) and last is None:  # as many pairs in a minibatch as without
             arguments["batch_size"] = max(1, arguments["batch_size"] // (1 + negatives.size(1)))
@@ -217,8 +217,8 @@ class RunGraph(ABC):
     def link_training_loader(
         self, links: PredictedLinks, ranks: int = 1, times: Tensor | None = None
     ) -> tuple[MacrobatchLinkNeighborLoader, list[str]]:
-        """Makes the shuffled loader of training links, at times [n] int64 if the run looks at them,
-        with their negatives, and returns lines that the user should read; collective."""
+        """Returns the shuffled loader of training links with their negatives, and lines to print;
+        collective. ``times``: [n] int64, or None."""
         task, split = self.config.task, links.split("train")
         last, notes = self._last_minibatch(len(split), ranks, "links")
         mode = "binary" if task.loss in (None, TaskLoss.BCE) else "triplet"
@@ -267,8 +267,8 @@ class RunGraph(ABC):
         return config.sampling.cache is CacheKind.AGGREGATION if training else config.evaluates_with_cache
 
     def _arguments(self, last: LastMinibatch | None) -> dict[str, Any]:
-        """Returns the arguments that loaders of nodes and of links share. ``last``: what becomes of
-        a smaller minibatch in training; None: evaluation, which has every node in order."""
+        """Returns the arguments that loaders of nodes and links share. ``last``: in training, what
+        becomes of a smaller last minibatch; None: evaluation, with every node, in order."""
         config, sampling, training = self.config, self.config.sampling, last is not None
         return {
             "num_neighbors": list(sampling.fanout if training else config.test_fanout),
@@ -287,18 +287,18 @@ class RunGraph(ABC):
         }
 
     def all_nodes(self) -> AllNodes:
-        """Returns the nodes that this rank owns, for the inference of all nodes; collective."""
+        """Returns the nodes that this rank owns, for inference from all neighbours; collective."""
         return AllNodes(self._whole_data(), self.config.run.threads, self.memory_budget)
 
     def _with_learned_rows(self, data: Any) -> Any:
-        """Returns a graph whose features have the present learned rows behind them; collective."""
+        """Returns the graph with the learned rows appended to its features; collective."""
         for name in self.inputs.learned:
             assert self.embedding is not None, "there are learned rows"
             data = self.embedding.as_features(data, node_type=name)
         return data
 
     def labels(self, network: RowNetwork, batch: Any) -> Tensor:
-        """Returns [S, ...], the rows of the labels "y" of the minibatch's seed nodes, or edges."""
+        """Returns [S, ...], the labels "y" of the minibatch's seed nodes or edges."""
         if isinstance(network, NativeNetwork):
             return self.node_labels(network, batch)
         assert isinstance(self.predicted, PredictedEdges), "links have no labels"
@@ -307,20 +307,20 @@ class RunGraph(ABC):
 
     @abstractmethod
     def node_labels(self, network: NativeNetwork, batch: Any) -> Tensor:
-        """Returns [S, ...], the rows of the labels "y" of the minibatch's seed nodes."""
+        """Returns [S, ...], the labels "y" of the minibatch's seed nodes."""
 
     @abstractmethod
     def owned_labels(self) -> Tensor:
-        """Returns [n, ...], the rows of the labels "y" of the nodes of `all_nodes`."""
+        """Returns [n, ...], the labels "y" of this rank's nodes, in the order of `all_nodes`."""
 
     @abstractmethod
     def embedded(self, nodes: AllNodes, rows: Mapping[str, Tensor]) -> EmbeddedRows:
-        """Returns the computed rows of `all_nodes`, by type, to read by original id; collective."""
+        """Makes rows computed for `all_nodes`, by type, readable by original id; collective."""
 
     @abstractmethod
     def _whole_data(self) -> Any:
-        """Returns the edges and the features as `AllNodes` takes them."""
+        """Returns graph and features for `AllNodes`."""
 
     @abstractmethod
     def _own_arguments(self, training: bool) -> dict[str, Any]:
-        """Returns the loader's other arguments that depend on where the graph lies."""
+        """Returns the loader's arguments that depend on where the graph lies."""

@@ -1,4 +1,4 @@
-"""Figures of a run for TensorBoard, MLflow or Weights & Biases, while it goes on."""
+"""A run's figures in TensorBoard, MLflow or Weights & Biases, while it goes on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyg_batchgnn.train.config.choices import LogKind
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.run_folder import EpochRecord, write_json
 
-#: The module that each kind needs, and what installs it.
+#: The module that each kind needs, and the command that installs it.
 _NEEDS = {
     LogKind.TENSORBOARD: ("tensorboard", "pip install tensorboard"),
     LogKind.MLFLOW: ("mlflow", "pip install mlflow"),
@@ -21,22 +21,22 @@ _NEEDS = {
 }
 
 
-#: Takes figures by their names at a step, and ends the run of a program.
+#: Two functions: one takes figures by name, and a step; one ends the log.
 _Sink: TypeAlias = tuple[Callable[[Mapping[str, float], int], None], Callable[[], None]]
 
 
 class RunLog:
-    """A place to which a run writes its figures. Scripts may use it, too.
+    """Sends the figures of a run to TensorBoard, MLflow or Weights & Biases. Scripts may use it
+    too.
 
     ``with RunLog("tensorboard", "runs/mine") as log: log.write({"loss": 0.3}, step=1)``
 
-    TensorBoard's files lie in the folder ``tensorboard`` of the run folder. MLflow and Weights &
-    Biases write where their own variables say (``MLFLOW_TRACKING_URI``, ``WANDB_MODE``, ...). A run
-    that is continued goes on under its number there, which ``log.json`` in the run folder keeps.
-
-    ``kind``: "tensorboard", "mlflow" or "wandb"; None writes nothing. ``resumed``: the number of
-    steps that are kept of a run that is continued. Figures of later steps are written again. Raises
-    TrainError if the package that it needs is not installed, or did not start.
+    ``kind``: "tensorboard", "mlflow" or "wandb"; None writes nothing. ``folder``: the run folder.
+    TensorBoard's files lie in its folder ``tensorboard``. MLflow and Weights & Biases write where
+    their own variables say (``MLFLOW_TRACKING_URI``, ``WANDB_MODE``, ...); ``log.json`` in the run
+    folder keeps their run id. ``config``: the configuration, which is logged too. ``resumed``:
+    steps kept of a continued run, which goes on under the same id; 0 for a new run. Raises
+    `TrainError` if the package is not installed or does not start.
     """
 
     def __init__(
@@ -57,8 +57,8 @@ class RunLog:
             raise TrainError(f"--log {kind.value}: it did not start: {error}") from error
 
     def write(self, figures: Mapping[str, float], step: int) -> None:
-        """Writes figures by their names, such as "train/loss". A program that raises an error, as
-        when its server is down, receives nothing any more: a `UserWarning` says so."""
+        """Writes figures by their names, such as "train/loss". ``step``: counted from 1. An error
+        of the program, as without its server, becomes a `UserWarning`, and ends the log."""
         if self._sink is not None:
             try:
                 self._sink[0](figures, step)
@@ -67,6 +67,7 @@ class RunLog:
                 warnings.warn(f"the log is lost from step {step} on: {error}", UserWarning, stacklevel=2)
 
     def write_epoch(self, record: EpochRecord) -> None:
+        """Writes the figures of an epoch, as "train/loss" and "seconds/forward"."""
         parts = {
             "train": record.train,
             "val": record.val or {},
@@ -77,8 +78,7 @@ class RunLog:
         self.write({**figures, "seconds/epoch": record.seconds}, record.epoch)
 
     def close(self) -> None:
-        """Ends the run at its place. Nothing can be written any more. An error of the program is a
-        `UserWarning`; the run folder is not affected."""
+        """Ends the log; later figures are ignored. An error of the program is a `UserWarning`."""
         sink, self._sink = self._sink, None
         try:
             if sink is not None:
@@ -94,7 +94,7 @@ class RunLog:
 
 
 def check_log(kind: LogKind | None) -> None:
-    """Raises TrainError if the package that a log needs is not installed."""
+    """Raises `TrainError` if the package that a log needs is not installed."""
     if kind is None:
         return
     module, remedy = _NEEDS[kind]
@@ -148,7 +148,6 @@ _SINKS: Mapping[LogKind, Callable[[Path, Mapping[str, Any], int], _Sink]] = {
 
 
 def _flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields the values of nested mappings under names with points."""
     for name, value in config.items():
         if isinstance(value, Mapping):
             yield from _flat(value, f"{prefix}{name}.")

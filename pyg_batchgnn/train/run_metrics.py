@@ -17,26 +17,32 @@ from pyg_batchgnn.train.tasks import Evaluation
 
 @dataclass(frozen=True)
 class EvaluateRequest:
-    """A request for metrics."""
+    """A request for the metrics of a run's best weights."""
 
-    restore: RestoreRequest  # the run whose model is evaluated
-    splits: tuple[str, ...] = ("val", "test")  # the names of splits
-    out: Path | None = None  # the JSON file to write; None writes none
+    restore: RestoreRequest  # the run, and how it is restored
+    splits: tuple[str, ...] = ("val", "test")  # some of "train", "val" and "test"
+    out: Path | None = None  # a JSON file to write, or None
 
 
 @dataclass(frozen=True)
 class EvaluateSummary:
     """The metrics of a run's best weights."""
 
-    epoch: int  # of the weights, counted from 1
-    unit: str  # what the run predicts: "nodes", "edges" or "links"
-    sizes: dict[str, int]  # their number in each split
-    scores: dict[str, dict[str, float] | None]  # loss and metrics of each split; None if it is empty
-    problems: dict[str, str]  # what is not finite, by the splits whose metrics are therefore NaN
+    epoch: int  # the epoch of the weights, counted from 1
+    unit: str  # "nodes", "edges" or "links"
+    sizes: dict[str, int]  # their number by split
+    scores: dict[str, dict[str, float] | None]  # loss and metrics by split; None for an empty split
+    problems: dict[str, str]  # by split: which outputs are not finite, so that metrics are NaN
 
 
 def evaluate_run(request: EvaluateRequest, ranks: Ranks) -> EvaluateSummary:
-    """Computes the metrics; collective. Raises errors as `predict_nodes`."""
+    """Computes the metrics of a run's best weights on some splits, and writes them to
+    ``request.out`` if given; collective. Raises errors like `predict_nodes`.
+
+    >>> restore = RestoreRequest(Path("runs/first"))  # doctest: +SKIP
+    >>> with restore.join() as ranks:  # doctest: +SKIP
+    ...     print(evaluate_run(EvaluateRequest(restore, ("test",)), ranks).scores["test"])
+    """
     command = f"evaluate {request.restore.run}"
     ranks.agree({"command": command, "splits": list(request.splits), "out": str(request.out)})
     with ranks.one_error():
@@ -77,7 +83,7 @@ def evaluate_run(request: EvaluateRequest, ranks: Ranks) -> EvaluateSummary:
 
 
 def _check_out(out: Path) -> None:
-    """Raises TrainError for a path that no file can have, before anything is computed."""
+    """Raises `TrainError` for a path that cannot become a file, before anything is computed."""
     if out.is_dir():
         raise TrainError(f"--out {out}: this is a folder; give a JSON file, as {out / 'metrics.json'}")
     if out.exists() and not out.is_file():

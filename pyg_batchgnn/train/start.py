@@ -1,4 +1,4 @@
-"""The start, the resumption and the end of a run."""
+"""Starting, resuming and ending a run."""
 
 from __future__ import annotations
 
@@ -51,18 +51,30 @@ _HEADER = textwrap.TextWrapper(80, subsequent_indent=" " * 8, break_long_words=F
 
 
 def start_run(config: TrainConfig, path: Path | None, console: Console) -> RunOutcome:
-    """Trains from the beginning in a new run folder. ``path``: the folder; None chooses
-    ``runs/<dataset>-<model>-<n>``. Raises TrainError for a configuration or run folder,
-    DatasetError for a data set or saved partition that cannot be used, and CommError if another
-    rank failed, or was given other arguments."""
+    """Trains a model from the beginning, in a new run folder.
+
+    >>> config = assign(preset("p3"), ["run.dataset=cora", "run.epochs=2"])  # doctest: +SKIP
+    >>> start_run(config, Path("runs/first"), Console())  # doctest: +SKIP
+    <RunOutcome.FINISHED: 'finished'>
+
+    ``path``: the new folder; None chooses ``runs/<dataset>-<model>-<n>``. ``console``: a rich
+    console, for the lines of the run. Returns how the run ended: Ctrl-C and SIGTERM interrupt it,
+    with a checkpoint. Call it in every process of a launcher such as torchrun, on the main thread.
+
+    Raises:
+        TrainError: the configuration or the run folder cannot be used.
+        DatasetError: the data set or the saved partition cannot be used.
+        CommError: another rank failed, or was given other arguments.
+    """
     with Ranks.join(config.ranks) as ranks:
         return _start(ranks, config, path, _first_console(ranks, console))
 
 
 def resume_run(path: Path, changes: list[str], console: Console) -> RunOutcome:
-    """Continues the run in the folder `path`, with `changes` as `assign` takes them. Raises errors
-    as `start_run`. Only the first rank need have the folder, so the options by which the ranks join
-    are taken from `changes` alone."""
+    """Continues the run in the folder `path` from its checkpoint, in the middle of an epoch too. It
+    ends with the weights of a run that was never interrupted. ``changes``: fields to change, as
+    `assign` takes them. Only the first rank need see the folder, so the other ranks find how to
+    join in the "ranks." fields of ``changes`` alone. Raises errors like `start_run`."""
     joining = [change for change in changes if change.startswith("ranks.")]
     with Ranks.join(assign(TrainConfig(), joining).ranks) as ranks:
         written = _read_written(ranks, path)
@@ -70,8 +82,8 @@ def resume_run(path: Path, changes: list[str], console: Console) -> RunOutcome:
 
 
 def start_or_resume_run(config: TrainConfig, path: Path, console: Console) -> RunOutcome:
-    """Continues the run at `path` if it has a checkpoint, which must have been started with the
-    same configuration; else starts it. Raises errors as `start_run`."""
+    """Continues the run at `path` if it has a checkpoint, else starts it, as a restarted job does.
+    The configuration must be that of the first start. Raises errors like `start_run`."""
     with Ranks.join(config.ranks) as ranks:
         console = _first_console(ranks, console)
         if ranks.from_first(lambda: RunFolder(path).checkpoint.exists()):
@@ -107,7 +119,6 @@ def _start(ranks: Ranks, config: TrainConfig, path: Path | None, console: Consol
 def _resume(
     ranks: Ranks, path: Path, written: TrainConfig, config: TrainConfig, console: Console
 ) -> RunOutcome:
-    """Continues a run. ``written``: the configuration in the run folder."""
     folder = RunFolder(path)
     data = ranks.bytes_from_first(folder.checkpoint.read_bytes() if ranks.is_first else b"")
     checkpoint = Checkpoint.load(folder.checkpoint, data)
@@ -138,7 +149,7 @@ def _run(
     console: Console,
     checkpoint: Checkpoint | None = None,
 ) -> RunOutcome:
-    """Trains and tests, from a checkpoint if there is one."""
+    """Trains and tests, from the checkpoint if one is given."""
     kept = 0 if checkpoint is None else checkpoint.progress.epoch
     with ranks.any_error():  # other ranks than the first have a log that receives nothing
         kind = job.config.run.log if ranks.is_first else None
@@ -171,8 +182,6 @@ def _first_console(ranks: Ranks, console: Console) -> Console:
 
 
 def _read_written(ranks: Ranks, path: Path) -> TrainConfig:
-    """Returns the configuration of a run to resume, as the first rank reads it; collective."""
-
     def read() -> dict[str, dict[str, object]]:
         folder = RunFolder.open(path)
         folder.remove_leftovers()

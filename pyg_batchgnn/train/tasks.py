@@ -1,4 +1,4 @@
-"""The interface of a task: its loss, its metrics, and the sums of an evaluation."""
+"""The interface of a task, its loss and metrics, and the sums of an evaluation."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ from pyg_batchgnn.train.ranks import Ranks
 
 
 class Task(ABC):
-    """A prediction that a model learns from minibatches."""
+    """What a model learns to predict, from minibatches."""
 
-    metrics: ClassVar[tuple[Metric, ...]]  # all that an evaluation measures, the default metric first
+    metrics: ClassVar[tuple[Metric, ...]]  # the metrics of an evaluation, the default first
     train_metric: ClassVar[Metric]  # the metric of training minibatches
-    unit: str  # what is predicted, in the plural
-    metric: Metric  # decides which epoch is the best
-    columns: int  # the number of columns of the model's output
-    loss_label: str  # the name of the loss and its unit, for plots
+    unit: str  # "nodes", "edges" or "links"
+    metric: Metric  # chooses the best epoch
+    columns: int  # columns of the model's output
+    loss_label: str  # the loss and its unit, for plots
 
     @property
     @abstractmethod
     def described(self) -> str:
-        """The task for people, as in "16 classes"."""
+        """The task for people, such as "16 classes"."""
 
     @abstractmethod
     def targets(self, labels: Tensor) -> Tensor:
-        """Returns the targets of a minibatch, as `loss` takes them."""
+        """Returns a minibatch's targets, in the form that `loss` takes. ``labels``: [S, ...]."""
 
     @abstractmethod
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Returns the mean loss of at least one target. ``outputs``: [S, ...] float32."""
+        """Returns the mean loss over at least one target. ``outputs``: [S, ...] float32."""
 
     def weight(self, targets: Tensor) -> float:
-        """Returns the weight that these targets have together in the mean loss of more of them."""
+        """Returns the weight of the targets in a mean over more: by default their number."""
         return float(len(targets))
 
     @abstractmethod
     def train_score(self, outputs: Tensor, targets: Tensor) -> tuple[float, float]:
-        """Returns numerator and denominator of `train_metric`, to be summed over minibatches."""
+        """Returns numerator and denominator of `train_metric`; each is summed over minibatches."""
 
     def improves(self, score: float, best: float | None) -> bool:
-        """Returns whether a score of `metric` is better than the best one before, if any."""
+        """Returns True if a finite ``score`` of `metric` is better than ``best``, if any."""
         if not math.isfinite(score):
             return False
         if best is None or not math.isfinite(best):
@@ -55,44 +55,43 @@ class Task(ABC):
 
 
 class Tally(ABC):
-    """Predictions of an evaluation so far, in the form in which its metrics need them."""
+    """The predictions of an evaluation so far, as its metrics need them."""
 
     @abstractmethod
     def add(self, outputs: Tensor, targets: Tensor) -> None:
-        """Adds the nodes of a minibatch, as `NodeTask.loss` takes them."""
+        """Adds the nodes of a minibatch; arguments as in `NodeTask.loss`."""
 
     @abstractmethod
     def scores(self, ranks: Ranks) -> dict[Metric, float]:
-        """Returns the metrics of the nodes of all ranks; collective. There is at least one node."""
+        """Returns the metrics over all ranks' nodes, of which there are some; collective."""
 
 
 class NodeTask(Task):
-    """A prediction for each node or edge; the labels of minibatches are rows of the labels "y"."""
+    """A prediction for each node or edge. Its labels are rows of the attribute "y"."""
 
     unit = "nodes"
 
     @abstractmethod
     def labelled(self, labels: Tensor) -> Tensor:
-        """Returns [S] bool, whether each node has a label. Arguments are those of `targets`."""
+        """Returns [S] bool: True if a node has a label. ``labels``: [S, ...]."""
 
     @abstractmethod
     def tally(self) -> Tally:
-        """Returns a tally without nodes."""
+        """Returns an empty tally."""
 
     @abstractmethod
     def predictions(self, outputs: Tensor) -> dict[str, Tensor]:
-        """Returns the arrays of a prediction: one row per node of `outputs` [S, columns]."""
+        """Returns the arrays to write, by name, one row per node. ``outputs``: [S, columns]."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The result of an evaluation."""
+    """The result of an evaluation: NaN in loss and scores if an output is not finite."""
 
-    loss: float  # the mean over the nodes, weighed as in training
-    #: the value of each metric. A metric that is not defined for these nodes is absent.
-    scores: dict[Metric, float]
-    count: int  # the number of nodes, edges or links
-    not_finite: int  # the number of those with an output that is not finite
+    loss: float  # the mean over the nodes, weighted as in training
+    scores: dict[Metric, float]  # by metric; absent if a metric is not defined for these nodes
+    count: int  # nodes, edges or links
+    not_finite: int  # how many have an output that is not finite
 
     @classmethod
     def of(cls, loss: float, scores: dict[Metric, float], count: float, not_finite: float) -> Evaluation:
@@ -106,7 +105,7 @@ class Evaluation:
         return math.isfinite(self.loss)
 
     def problem(self, unit: str) -> str:
-        """Returns what is not finite, as a part of a sentence. ``unit``: "nodes" or "links"."""
+        """Returns what is not finite, as part of a sentence. ``unit``: "nodes", for example."""
         if not self.not_finite:
             return f"the loss is {self.loss}"
         return (
@@ -118,7 +117,7 @@ class Evaluation:
 
 
 class Scoring:
-    """The loss and the metrics of the nodes that have a label."""
+    """Adds up loss and metrics over the labelled nodes of minibatches."""
 
     def __init__(self, task: NodeTask) -> None:
         self._task = task
@@ -127,7 +126,7 @@ class Scoring:
         self._count = self._not_finite = 0
 
     def add(self, outputs: Tensor, labels: Tensor) -> None:
-        """Adds nodes. Those without a label are left out."""
+        """Adds nodes, [S, ...] outputs and labels; nodes without a label are left out."""
         known = self._task.labelled(labels)
         outputs, targets = outputs[known], self._task.targets(labels[known])
         if not len(targets):
@@ -150,15 +149,13 @@ def count_not_finite(outputs: Tensor) -> int:
     return int((~(fine if fine.dim() == 1 else fine.flatten(1).all(dim=1))).sum())
 
 
-# Exact measures of predictions. Each equals scikit-learn's function of the same name. Scores may be
-# infinite, and compare as numbers do. Where one is NaN, the measure is NaN.
-
-
 def roc_auc(scores: Tensor, positive: Tensor) -> float | None:
-    """Returns the area under the ROC curve of one label: the probability that a positive node has a
-    higher score than a negative one, where equal scores count half. None unless there are both.
+    """Returns the area under the ROC curve of one label, as scikit-learn: the probability that a
+    positive node scores higher than a negative one, where equal scores count half. None unless
+    there are both, NaN if a score is NaN. ``scores``: [n] floating-point. ``positive``: [n] bool.
 
-    ``scores``: [n] floating-point, higher for positive nodes. ``positive``: [n] bool.
+    >>> roc_auc(torch.tensor([0.1, 0.7, 0.8]), torch.tensor([False, True, False]))
+    0.5
     """
     true, false = _curve(scores, positive)
     if not len(true) or not true[-1] or not false[-1]:
@@ -170,8 +167,12 @@ def roc_auc(scores: Tensor, positive: Tensor) -> float | None:
 
 
 def average_precision(scores: Tensor, positive: Tensor) -> float | None:
-    """Returns the average precision of one label: the mean of precision over recall's steps. None
-    without positive nodes. ``scores``: [n] floating-point. ``positive``: [n] bool."""
+    """Returns the average precision of one label, as scikit-learn: the mean of precision over
+    recall's steps. None without positive nodes, NaN if a score is NaN. Arguments as in `roc_auc`.
+
+    >>> average_precision(torch.tensor([0.1, 0.7, 0.8]), torch.tensor([False, True, False]))
+    0.5
+    """
     true, false = _curve(scores, positive)
     if not len(true) or not true[-1]:
         return None
@@ -182,15 +183,17 @@ def average_precision(scores: Tensor, positive: Tensor) -> float | None:
 
 
 def f1_score(true: Tensor, false: Tensor, missed: Tensor) -> Tensor:
-    """Returns the F1 score of each class or label, float64; 0 where all counts are 0. ``true``,
-    ``false``: the nodes that were rightly and wrongly predicted to have it. ``missed``: those that
-    have it and were predicted not to."""
+    """Returns [C] float64, the F1 score of each class or label; 0 where all counts are 0.
+    Arguments: [C] counts of true positives, false positives and false negatives.
+
+    >>> f1_score(torch.tensor([2, 0]), torch.tensor([1, 0]), torch.tensor([1, 0]))
+    tensor([0.6667, 0.0000], dtype=torch.float64)
+    """
     twice = 2 * true.double()
     return twice / (twice + false + missed).clamp(min=1)
 
 
 def _curve(scores: Tensor, positive: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns the counts of positive and of negative nodes at or above each distinct score."""
     ordered, order = scores.sort(descending=True)
     hits = positive[order]
     last = torch.ones(len(ordered), dtype=torch.bool)

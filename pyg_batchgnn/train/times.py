@@ -1,4 +1,4 @@
-"""The times of a run that samples by time: those of nodes or edges, and those of links."""
+"""The times of a run with ``time_attr``: of nodes, edges and links."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.link_tasks import PredictedLinks
 from pyg_batchgnn.types import Group
 
-#: The time of nodes that exist always.
-_ALWAYS = torch.iinfo(torch.int64).min
+_ALWAYS = torch.iinfo(torch.int64).min  # the time of nodes that exist always
 _NEVER = torch.iinfo(torch.int64).max
 
 
 def times_of(dataset: Dataset, config: TrainConfig) -> dict[Group, Tensor]:
-    """Returns the times of nodes and edges by type and relation, [rows] int64; none in a run
-    without times. Raises `TrainError` if the attribute is missing, or holds no int64 times."""
+    """Returns the times of nodes and edges, [rows] int64 by group; empty in a run without
+    ``time_attr``. Raises `TrainError` if no type has the attribute, or one has no int64 times."""
     name = config.sampling.time_attr
     if name is None:
         return {}
@@ -38,7 +37,7 @@ def times_of(dataset: Dataset, config: TrainConfig) -> dict[Group, Tensor]:
 
 
 def freeze_of(config: TrainConfig) -> int | None:
-    """Returns the time after which nothing is sampled. Raises DatasetError if it is none."""
+    """Returns the time after which nothing is sampled, or None. Raises `DatasetError`."""
     if config.sampling.freeze is None:
         return None
     keys = FolderKeys.of(config.run.dataset)
@@ -50,13 +49,12 @@ def is_time(table: Tensor) -> bool:
 
 
 def of_type(dataset: Dataset, group: Group | str) -> str:
-    """Returns the name of a type or relation for an error, where the data set has names."""
     return f" of type {str(group)!r}" if dataset.has_names else ""
 
 
 def link_times(dataset: Dataset, links: PredictedLinks, split: str, name: str) -> Tensor:
-    """Returns [n] int64, the times of the links of a split: its attribute of that name, else those
-    of the edges. Raises `TrainError` if there are none, or a link is no edge or several ones."""
+    """Returns [n] int64, the times of a split's links: their own attribute ``name``, else the
+    edges'. Raises `TrainError` if there are none, or if a link is no edge or several edges."""
     found = links.split(split)
     if not len(found):
         return torch.empty(0, dtype=torch.int64)
@@ -95,8 +93,8 @@ def _times_of_pairs(edges: EdgeSet, index: Tensor, num_targets: int, name: str, 
 
 
 def first_times_of(dataset: Dataset, node_type: str, name: str) -> Tensor | None:
-    """Returns [N] int64, the time from which each node of a type exists; None if all exist always.
-    It is the node's own time, or else that of the first timed edge at it."""
+    """Returns [N] int64, the time from which each node of a type exists: its own time, else its
+    first timed edge's. A node without either exists always; None if all do."""
     nodes = dataset.nodes_of(node_type)
     if name in nodes.tables:
         return nodes.tables[name].reshape(-1)
@@ -114,7 +112,6 @@ def first_times_of(dataset: Dataset, node_type: str, name: str) -> Tensor | None
 
 
 def latest_time(dataset: Dataset, links: PredictedLinks, name: str) -> int:
-    """Returns the latest time of a node, an edge or a predicted link."""
     tables = [one.tables[name] for one in dataset.sets if name in one.tables]
     tables += [one.tables[name] for one in links.splits.values() if name in one.tables]
     return max(int(table.max()) for table in tables if table.numel())

@@ -63,9 +63,9 @@ def train_step(job: TrainingJob, batch: Any, clock: PhaseClock, progress: RunPro
 
 
 def note_validation(progress: RunProgress, val: Evaluation | None, task: Task) -> bool:
-    """Notes the validation of the current epoch, or that there was none. Returns true if the
-    weights of the epoch are the best so far. Until the first validation the last epoch is the best.
-    The validation is finite."""
+    """Notes the validation of the current epoch. ``val``: its result, of finite values; None: there
+    was none. Returns True if the epoch's weights are the best so far: before the first validation,
+    the last epoch's. Raises `TrainError` if the metric is undefined for these nodes."""
     if val is None:
         if progress.best is None:
             progress.best_epoch = progress.epoch + 1
@@ -87,15 +87,15 @@ def note_validation(progress: RunProgress, val: Evaluation | None, task: Task) -
 
 
 class RunOutcome(Enum):  # the way in which a run ended
+    """How a run ended: all epochs, or patience, are over; or it was asked to stop."""
+
     FINISHED = "finished"
     INTERRUPTED = "interrupted"
 
 
-# Ctrl-C and SIGTERM are requests to stop, which all ranks notice between the same two minibatches.
-
-
 class StopRequest:
-    """A context in which a first SIGINT or SIGTERM sets `signal`; a second SIGINT interrupts."""
+    """Catches SIGINT and SIGTERM as requests to stop, while it is entered as a context. The first
+    sets `signal`; a second SIGINT raises KeyboardInterrupt."""
 
     _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -122,21 +122,20 @@ class StopRequest:
 
 
 class AgreedStop:
-    """A request to any rank, which all ranks see at the same step."""
+    """A request to stop on any rank, which all ranks see at the same step."""
 
     def __init__(self, request: StopRequest, ranks: Ranks) -> None:
         self.request, self._ranks = request, ranks
         self.seen = False  # True if all ranks know of a request
 
     def __call__(self) -> bool:
-        """Returns whether any rank was asked to stop; collective."""
         self.seen = self.seen or self._ranks.any(bool(self.request))
         return self.seen
 
 
 class Trainer:
-    """Runs a job. Every rank has a trainer; the first rank's writes metrics and checkpoints.
-    ``dataset``: the fingerprint of the data set."""
+    """Trains and tests a job. Every rank has a trainer; the first rank's writes metrics and
+    checkpoints. ``dataset``: the fingerprint of the data set."""
 
     def __init__(
         self,
@@ -162,7 +161,7 @@ class Trainer:
         self._saved_rows = ""
 
     def resume(self, checkpoint: Checkpoint) -> None:
-        """Continues from `checkpoint`. Raises `TrainError` if job, data or ranks do not fit it."""
+        """Continues from `checkpoint`. Raises `TrainError` if job, data or ranks do not match."""
         path = self._folder.checkpoint
         checkpoint.check_dataset(path, self._dataset)
         self._state = TrainerState.restored(checkpoint, path, self._job, self._ranks)
@@ -172,8 +171,8 @@ class Trainer:
             keep_epochs(self._folder.metrics, self._state.progress.epoch)
 
     def fit(self) -> RunOutcome:
-        """Trains the configured number of epochs, or until validations are no longer better. If
-        asked to stop, saves a checkpoint and returns."""
+        """Trains all epochs, or until patience is over. If asked to stop, saves a checkpoint and
+        returns `INTERRUPTED`."""
         while self._state.progress.epoch < self._job.config.run.epochs and not self._is_patience_over():
             begin, before = time.perf_counter(), self._state.progress.epoch_seconds
             for loss in self._steps():
@@ -194,7 +193,7 @@ class Trainer:
         return RunOutcome.FINISHED
 
     def test(self) -> RunResult | None:
-        """Tests the weights of the best epoch. Returns None if asked to stop meanwhile."""
+        """Tests the best epoch's weights. Returns None if asked to stop meanwhile."""
         job, progress = self._job, self._state.progress
         model = job.network.model
         clock, last = PhaseClock(self._state.earlier.to_dict()), copied(model.state_dict())
@@ -255,8 +254,8 @@ class Trainer:
                 self.save()
 
     def _agree(self, figures: StepFigures) -> bool:
-        """Adds a step of all ranks to the progress, and hears of requests to stop; collective.
-        Returns true if a checkpoint is due."""
+        """Adds a step of all ranks to the progress, and notes requests to stop; collective. Returns
+        True if a checkpoint is due. Raises `TrainError` if the loss is not finite."""
         late = time.perf_counter() - self._last_checkpoint
         due = self._ranks.is_first and late >= self._job.config.run.checkpoint_seconds
         with self._state.clock.measure(Phase.EXCHANGE):
@@ -271,7 +270,6 @@ class Trainer:
         return bool(table[:, -1].any())
 
     def _refuse_weights(self) -> None:
-        """Raises TrainError if a weight or a running statistic is not finite; collective."""
         state, progress = self._job.network.model.state_dict(), self._state.progress
         bad = [name for name, value in state.items() if not value.isfinite().all()]
         if self._ranks.any(bool(bad)):
@@ -284,7 +282,7 @@ class Trainer:
             self._diverged(f"{what} is not finite: {found.problem(self._job.task.unit)}")
 
     def _diverged(self, what: str) -> NoReturn:
-        """Raises TrainError for a number that is not finite, on the first rank."""
+        """Raises `TrainError`, on the first rank, with the usual causes and remedies."""
         best, folder = self._state.progress.best_epoch, self._folder
         kept = "no epoch was finished, so there is no model"
         if best:

@@ -29,26 +29,23 @@ from pyg_batchgnn.train.node_tasks import PredictedEdges, predicted_of
 from pyg_batchgnn.train.times import of_type, times_of
 from pyg_batchgnn.types import EDGE_FEATURES, FEATURES, LABELS, Group, Relation, RowKind
 
-#: The fields that mean nothing in a run without learned rows.
+#: The fields that only runs with learned rows have.
 _OF_ROWS = ("embedding.columns", "embedding.rule", "embedding.learning_rate")
 
 
 @dataclass(frozen=True, eq=False)
 class TrainingData:
-    """The attributes and splits that training reads."""
+    """The attributes that a run reads from its data set."""
 
-    inputs: ModelInputs  # what the model reads of the nodes of each type
-    #: [N_t, ...], the labels of the predicted nodes by their type; none for links
-    labels: Mapping[str, Tensor]
-    #: [N_t, F_t] of a floating-point type by node type, and [E_r] or [E_r, F_r] by relation if the
-    #: model reads them; types and relations without are absent
+    inputs: ModelInputs  # columns by type and relation
+    labels: Mapping[str, Tensor]  # [N_t, ...] by predicted node type; empty for links and edges
+    #: floating-point: [N_t, F_t] by node type, and if the model reads them [E_r] or [E_r, F_r] by
+    #: relation; absent without features
     features: Mapping[str | Relation, Tensor]
-    #: the times of nodes or of edges by group; none in a run that does not look at them
-    times: Mapping[Group, Tensor]
+    times: Mapping[Group, Tensor]  # times of nodes or edges; empty without ``time_attr``
 
     @classmethod
     def of(cls, dataset: Dataset, config: TrainConfig) -> TrainingData:
-        """Takes what a run reads from a data set."""
         link, labels, predicted = None, dict[str, Tensor](), predicted_of(dataset, config.task)
         timed, edge_rows = None, None  # the group whose rows need times of their own
         if isinstance(predicted, PredictedLinks):
@@ -105,7 +102,7 @@ def _read_edges(dataset: Dataset, config: TrainConfig) -> dict[Relation, Tensor]
 
 
 def _checked(dataset: Dataset, rows: NodeSet | EdgeSet, x: Tensor) -> Tensor:
-    """Returns features of nodes or edges that models can read."""
+    """Returns ``x`` if models can read it as features; else raises `TrainError`."""
     is_node = isinstance(rows, NodeSet)
     what, own = ("node features", FEATURES) if is_node else ("edge features", EDGE_FEATURES)
     name = f"{dataset.name}: the {what} {own!r}{of_type(dataset, rows.group)}"
@@ -171,19 +168,16 @@ def _check_reached(dataset: Dataset, config: TrainConfig, inputs: ModelInputs) -
         )
 
 
-#: The share of the free memory that a copy of the features may take.
-_SHARE = 0.5
-#: The rows that are converted at a time, so that the pages of a mapped file can be dropped again.
-_CHUNK = 1 << 16
-#: The types that native layers read as they are.
-NATIVE_TYPES = (torch.float16, torch.bfloat16, torch.float32)
+_SHARE = 0.5  # The share of the free memory that a copy of the features may take.
+_CHUNK = 1 << 16  # rows converted at a time; then the pages of a mapped file can be dropped
+NATIVE_TYPES = (torch.float16, torch.bfloat16, torch.float32)  # that layers read as they are
 
 
 def feature_tables(
     features: Mapping[str | Relation, Tensor], config: TrainConfig
 ) -> tuple[dict[str | Relation, Tensor], int]:
-    """Returns the features as a run's layers read them, by type and relation, and the bytes that
-    were read from files into memory. With a memory budget they take at most half of it."""
+    """Returns the features as the layers read them, by type and relation, and the bytes that were
+    read from files into memory: at most half of a memory budget."""
     budget, tables, held = config.sampling.memory_budget, dict[str | Relation, Tensor](), 0
     for name, x in features.items():
         tables[name] = feature_table(x, config, None if budget is None else budget // 2 - held)
@@ -192,7 +186,7 @@ def feature_tables(
     return tables, held
 
 
-#: Numbers that an optimizer keeps for each learned number.
+#: The state of an optimizer, in elements per learned element.
 _STATE = {
     EmbeddingRule.ADAM: len(SparseAdam().initial),
     EmbeddingRule.ADAGRAD: len(Adagrad().initial),
@@ -201,7 +195,8 @@ _STATE = {
 
 
 def check_learned_fit(dataset: Dataset, config: TrainConfig, learned: Mapping[str, int], ranks: int) -> None:
-    """Refuses learned rows that do not fit the memory budget with the state of their optimizer."""
+    """Raises `TrainError` if learned rows and their optimizer state exceed the memory budget.
+    ``learned``: columns by node type."""
     numbers = sum(dataset.nodes_of(name).num_nodes * columns for name, columns in learned.items())
     size = 4 * numbers * (1 + _STATE[config.embedding.rule]) // ranks
     budget = config.sampling.memory_budget
@@ -216,8 +211,8 @@ def check_learned_fit(dataset: Dataset, config: TrainConfig, learned: Mapping[st
 def check_joined(
     config: TrainConfig, learned: Mapping[str, int], tables: Mapping[str | Relation, Tensor]
 ) -> None:
-    """Refuses to join learned rows to features that stay on disk, as inference of all nodes does.
-    Raises `TrainError` if a type has both, and the run computes all nodes."""
+    """Raises `TrainError` if a type has learned rows and features that stay on disk, and the run
+    computes all nodes, which joins both in memory."""
     links = config.task.kind is TaskKind.LINKS and not config.is_timed
     if not links and config.sampling.evaluation is not EvaluationKind.EXACT:
         return
@@ -231,10 +226,10 @@ def check_joined(
 
 
 def feature_table(x: Tensor, config: TrainConfig, room: int | None = None) -> Tensor:
-    """Returns the features as the run's layers read them, on huge pages if in memory. A table that
-    is mapped from a file is read into memory if it takes at most half of the free memory, and at
-    most ``room`` bytes; where its type has to change, half of all memory counts, so that results do
-    not depend on what is free."""
+    """Returns the features as the layers read them, on huge pages if in memory. A table in a file
+    is read into memory if it takes at most half of the free memory, and at most ``room`` bytes. If
+    its dtype changes, half of all memory counts, so that results do not depend on what is free.
+    Raises `TrainError` if the copy does not fit, or layers cannot read the table on disk."""
     dtype = feature_type(x, config)
     if isinstance(x, ops.QuantizedTensor):
         return _code_table(ops.QuantizedTensor(x.codes, x.decoding, dtype), room)
@@ -279,8 +274,8 @@ def _left_in_file(x: Tensor) -> Tensor:
 
 
 def feature_type(x: Tensor, config: TrainConfig) -> torch.dtype:
-    """Returns the type in which features are held and sent: bfloat16 in a bfloat16 run; else
-    float32, but native layers read features of at most 32 bits as they are."""
+    """Returns the dtype in which features are held and sent: bfloat16 in a bfloat16 run; else their
+    own if native layers read it, or float32."""
     if config.run.precision is Precision.BFLOAT16:
         return torch.bfloat16
     return x.dtype if x.dtype in NATIVE_TYPES else torch.float32
@@ -295,17 +290,14 @@ def _copy(x: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 _SAMPLES = 1 << 20
-#: Fewer elements are taken of arrays of more bytes than this. A million pages are most of a file.
-_MUCH, _FEW_SAMPLES = 4 << 30, 1 << 12
-#: Mapped arrays of more bytes are not read through the system's page cache.
-_LARGE = 1 << 30
-#: The same for arrays of edges by destination, whose files are read into memory besides.
-_LARGE_CSC = 256 << 20
+_MUCH, _FEW_SAMPLES = 4 << 30, 1 << 12  # arrays of more bytes have fewer elements sampled
+_LARGE = 1 << 30  # mapped arrays of more bytes are not read through the page cache
+_LARGE_CSC = 256 << 20  # the same for edges by destination, which are read into memory too
 
 
 def fingerprint_dataset(dataset: Dataset) -> dict[str, int]:
-    """Returns the counts of a data set, and a checksum of at most a million evenly spaced elements
-    per array, 4,096 of arrays of more than 4 GiB, whatever the types of its integers."""
+    """Returns the counts of a data set, and checksums that tell another data set apart: of up to a
+    million evenly spaced elements per array, 4,096 beyond 4 GiB, whatever the integers' dtype."""
     columns = 0
     for nodes in dataset.node_sets:
         x = nodes.tables.get(FEATURES)

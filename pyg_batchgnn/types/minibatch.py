@@ -16,7 +16,7 @@ from pyg_batchgnn.types.schema import Relation, Schema
 
 @dataclass(frozen=True)
 class LayerHops:
-    """The hops whose edges a layer takes: layer l of L takes the first L - l + 1 hops."""
+    """The hops of edges that a layer takes: layer l of L takes the first L - l + 1 hops."""
 
     #: the number of hops. None in an induced subgraph: every layer takes all edges, and every node
     #: is source and target
@@ -24,9 +24,9 @@ class LayerHops:
 
     @classmethod
     def of(cls, layers: int | None, layer: int) -> LayerHops:
-        """Returns the prefix of a layer. ``layers``: the number of layers that the minibatch was
-        sampled for; None for an induced subgraph. ``layer``: the number of the layer, from 1 at the
-        input. Raises ValueError if there is no such layer."""
+        """Returns the hops of a layer. ``layers``: the number of layers that the minibatch was
+        sampled for, None if induced. ``layer``: from 1 at the input. Raises ValueError if there is
+        none."""
         if layer >= 1 and (layers is None or layer <= layers):
             return cls(None if layers is None else layers - layer + 1)
         known = "is an induced subgraph" if layers is None else f"was sampled for layers 1 to {layers}"
@@ -36,16 +36,15 @@ class LayerHops:
         )
 
     def targets(self, nodes_per_hop: Sequence[int]) -> int:
-        """Returns the number of rows that the layer computes."""
+        """Returns the number of nodes that it computes."""
         return sum(nodes_per_hop[: self.hops])
 
     def sources(self, nodes_per_hop: Sequence[int]) -> int:
-        """Returns the number of rows that the layer reads."""
+        """Returns the number of nodes that the layer reads."""
         return sum(nodes_per_hop[: None if self.hops is None else self.hops + 1])
 
     def edges(self, edges_per_hop: Sequence[int], every: int) -> int:
-        """Returns the number of edges that the layer takes, ``every`` edge of an induced
-        subgraph."""
+        """Returns the number of edges that it takes; ``every`` edge if the subgraph is induced."""
         return every if self.hops is None else sum(edges_per_hop[: self.hops])
 
 
@@ -108,7 +107,7 @@ class SampledEdges:
 
 @dataclass(frozen=True, eq=False)
 class LabelledLinks:
-    """The links of one relation in a sampled minibatch, and negatives behind them."""
+    """The links of one relation in a sampled minibatch, followed by their negatives."""
 
     relation: Relation
     input_id: Tensor  # [P] int64, the positions of the links in the loader's input
@@ -121,14 +120,15 @@ class LabelledLinks:
 
     @property
     def metadata(self) -> tuple[Any, ...]:
-        """The entries of PyG's ``SamplerOutput.metadata``, and those of in-batch negatives."""
+        """The entries of PyG's ``SamplerOutput.metadata``; for in-batch negatives log_q and hits,
+        too."""
         in_batch = () if self.log_q is None else (self.log_q, self.hits)
         return self.input_id, self.index, self.label, self.time, *in_batch
 
 
 @dataclass(frozen=True, eq=False)
 class TripletLinks:
-    """The links of one relation in a sampled minibatch, and other targets for their sources."""
+    """The links of one relation in a sampled minibatch, with negative targets for their sources."""
 
     relation: Relation
     input_id: Tensor  # [P] int64, the positions of the links in the loader's input
@@ -150,9 +150,8 @@ _Part = TypeVar("_Part")
 
 
 class ByNumber(Sequence[_Part]):
-    """The parts of a minibatch by number of the node type or relation. A minibatch of many types
-    reaches few of them, ``reached`` by ascending number. The parts that it does not reach are one
-    and the same object, ``rest``, and take no time."""
+    """The parts of a minibatch by number of the node type or relation. ``reached``: the few parts
+    with nodes or edges, by ascending number. All others are the same object, ``rest``."""
 
     __slots__ = ("_length", "_rest", "reached")
 
@@ -167,7 +166,7 @@ class ByNumber(Sequence[_Part]):
         return self._length
 
     def map(self, change: Callable[[_Part], _Part]) -> ByNumber[_Part]:
-        """Returns other parts in the place of these; parts that are not reached stay one object."""
+        """Applies ``change`` to each part, once to ``rest``."""
         reached = {number: change(part) for number, part in self.reached.items()}
         return ByNumber(self._length, reached, None if self._rest is None else change(self._rest))
 
@@ -189,30 +188,33 @@ _Minibatch = TypeVar("_Minibatch", bound="SampledMinibatch")
 class SampledMinibatch:
     """A sampled subgraph, by node type and by relation (design, section 3).
 
+    >>> graph = CscGraph.from_edge_index(data.edge_index, data.num_nodes)
+    >>> sampler = MacrobatchSampler(graph, SamplingPlan((10, 5)))
+    >>> sampler.sample([torch.arange(8)], epoch=0)[0].nodes_per_hop[0]  # the seeds
+    8
+
     Layer l of L (1 is nearest the input) computes, for each type, the first
     ``sum(nodes_per_hop[:L-l+1])`` rows from the first ``sum(edges_per_hop[:L-l+1])`` edges of each
     relation into it. Its inputs are the rows of the layer before. In an induced subgraph every
-    layer computes all nodes from all edges.
-
-    `node`, `indptr` and the other arrays can be read from the minibatch itself where there is one
-    node type or one relation that they can belong to. Otherwise they raise an error that says what
-    to read.
+    layer computes all nodes from all edges. With one node type and relation, `node`, `indptr` and
+    the other arrays are the minibatch's own attributes; else they raise an error that says what to
+    read.
 
     Attributes:
         schema: the node types and the relations.
-        nodes: the sampled nodes of each type. The ids are original ones, but for those from a
-            `PartitionedSampler`, which are internal. Types that are not reached are empty.
+        nodes: the sampled nodes of each type, by original id (by internal id from a
+            `PartitionedSampler`). Types that are not reached are empty.
         edges: the sampled edges of each relation. Relations into a type that is not reached are
             empty and may share their tensors. ``nodes`` and ``edges`` may be any sequences.
-        key: the digest of the seeds' original ids, order included, in [0, 2**64).
-        input_id: [S] int64, the positions of the seeds in the input of the loader that made it.
+        key: the digest of the seeds' original ids in their order, in [0, 2**64).
+        input_id: [S] int64, the positions of the seeds in the loader's input.
         seed: the sampler's seed. Together with ``epoch`` and ``key`` it also keys dropout.
         epoch: the epoch in which the minibatch was sampled.
-        seed_types: the numbers of the types that seeds were given of, in the order in which they
-            were given; ``input_id`` and ``seed_time`` follow it.
+        seed_types: the numbers of the seeds' types, in the order in which seeds were given, which
+            ``input_id`` and ``seed_time`` follow.
         seed_time: [S] int64, the time of each seed, if times were given.
-        links: the links of each relation that the seeds are ends of, by local ids; none if the
-            minibatch begins with nodes.
+        links: the links of each relation, by local ids, of which the seeds are the ends; none if
+            the minibatch begins with nodes.
         tokens: `pyg_batchgnn.sample.Tokens` of the seeds, if a loader made them (``tokens=K``).
     """
 
@@ -233,7 +235,7 @@ class SampledMinibatch:
         object.__setattr__(self, "edges", ByNumber.of(self.edges))
 
     def with_ids(self: _Minibatch, ids: Sequence[Tensor]) -> _Minibatch:
-        """Returns the minibatch with other ids of the same nodes, [N_t] int64 by node type."""
+        """Returns the minibatch with other ids for the same nodes, [N_t] int64 by node type."""
         nodes = tuple(replace(one, node=own) for one, own in zip(self.nodes, ids, strict=True))
         return replace(self, nodes=nodes)
 
@@ -256,13 +258,12 @@ class SampledMinibatch:
 
     @property
     def reached_nodes(self) -> Mapping[int, SampledNodes]:
-        """The sampled nodes by number of the type; types that are not reached may be left out."""
+        """The sampled nodes by number of the type; types without nodes may be left out."""
         return ByNumber.of(self.nodes).reached
 
     @property
     def reached_edges(self) -> Mapping[int, SampledEdges]:
-        """The sampled edges by number of the relation; those into a type that is not reached may be
-        left out."""
+        """The sampled edges by number of the relation; relations without edges may be left out."""
         return ByNumber.of(self.edges).reached
 
     @property
@@ -283,19 +284,19 @@ class SampledMinibatch:
     @property
     def num_layers(self) -> int | None:
         """The number of layers that the minibatch was sampled for, one per hop; None for an induced
-        subgraph, on which a model may have any number of layers."""
+        subgraph, which fits any number."""
         hops = len(self.nodes[0].nodes_per_hop) - 1
         is_counted = not len(self.edges) or len(self.edges[0].edges_per_hop) > 0 or hops == 0
         return hops if is_counted else None
 
     @property
     def has_layers(self) -> bool:
-        """True if edges are counted by hop, which they are not in an induced subgraph."""
+        """True if edges are counted by hop: not in an induced subgraph."""
         return self.num_layers is not None
 
     @property
     def has_one_type(self) -> bool:
-        """True if there is one node type and one relation, whose arrays are the minibatch's own."""
+        """True with one node type and one relation."""
         return len(self.nodes) == 1 and len(self.edges) == 1
 
     @property

@@ -19,7 +19,8 @@ ReadableRows: TypeAlias = Mapping[int, Tensor]
 
 @dataclass(frozen=True, eq=False)
 class NodePieceRows:
-    """The nodes of one type that a piece reads. Those that it computes are the first ones."""
+    """The nodes of one type that a piece reads, those that it computes first. A piece is some of
+    the nodes that a process owns, computed at a time."""
 
     table: Tensor  # [u, F] rows of the layer before
     order: Tensor | None  # [s] the table row of each node; None where nodes are table rows
@@ -32,7 +33,7 @@ class NodePieceRows:
 
 @dataclass(frozen=True, eq=False)
 class NodePiece:
-    """Some owned nodes with all their in-edges, and the rows of the layer before."""
+    """Some owned nodes with all their in-edges, and their sources' rows of the layer before."""
 
     targets: Mapping[str, range]  # by node type, the owned nodes that are computed, maybe none
     nodes: Mapping[str, NodePieceRows]
@@ -42,7 +43,7 @@ class NodePiece:
 
 @dataclass(frozen=True, eq=False)
 class SourceValues:
-    """Values by id, in the numbering of `OwnedEdges`."""
+    """A value for each owned node and each halo node, by the ids of `OwnedEdges`."""
 
     first_node: int  # the id of the first owned node
     own: Tensor  # [n] the values of the owned nodes
@@ -50,7 +51,7 @@ class SourceValues:
     values: Tensor  # [h] their values
 
     def of(self, ids: Tensor | None) -> Tensor:
-        """Returns the values of [s] ids; of the owned nodes in order where None."""
+        """Returns the values of [s] ids; None for the owned nodes in order."""
         if ids is None:
             return self.own
         row = ids - self.first_node
@@ -64,17 +65,17 @@ class SourceValues:
 
 
 class NewRows(Protocol):
-    """A table of owned nodes' rows that is being made, in order, each row once; maybe in a file."""
+    """A new table of owned nodes' rows, in memory or in a file, written in order and once."""
 
     def write(self, begin: int, rows: Tensor) -> None:
         """Writes rows [k, ...] from row ``begin`` on."""
 
     def finish(self) -> ReadableRows:
-        """Returns the tables that this rank can read, by rank, once all rows are written."""
+        """Returns by rank the tables that this rank can read, after all rows are written."""
 
 
 class OwnedNodes(Protocol):
-    """The nodes that a process owns, as inference reads them (`pyg_batchgnn.cache.AllNodes`)."""
+    """The nodes that a process owns, as inference reads them; see `pyg_batchgnn.cache.AllNodes`."""
 
     @property
     def rank(self) -> int: ...

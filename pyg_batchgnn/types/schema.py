@@ -22,7 +22,7 @@ EDGE_FEATURES = "edge_attr"
 
 
 class RowKind(enum.Enum):
-    """The two kinds of rows: a row is about a node or about an edge."""
+    """Whether a row of attributes belongs to a node or an edge."""
 
     NODE = "node"
     EDGE = "edge"
@@ -34,8 +34,8 @@ def _is_relation(name: object) -> bool:
 
 @dataclass(frozen=True)
 class Group:
-    """The nodes of one type or the edges of one relation. Raises ValueError if the name does not
-    fit the kind."""
+    """The nodes of one type or the edges of one relation, as a group of attribute rows. Raises
+    ValueError if the name does not fit the kind."""
 
     kind: RowKind
     name: str | Relation  # the node type, or the relation as (source type, name, target type)
@@ -71,10 +71,9 @@ EDGES = Group(RowKind.EDGE, ("node", "to", "node"))
 
 @dataclass(frozen=True)
 class Schema:
-    """The node types and the relations of a graph, in the order of PyG's ``data.metadata()``. Types
-    and relations are known by their numbers, which are positions in this order. The order decides
-    local ids. It never decides which edges are sampled. Raises ValueError if a name occurs twice,
-    or a relation names an unknown type."""
+    """The node types and the relations of a graph, in the order of PyG's ``data.metadata()``. Their
+    numbers are positions in this order, which decides local ids, but never which edges are sampled.
+    Raises ValueError if a name occurs twice, or a relation names an unknown type."""
 
     node_types: tuple[str, ...]
     relations: tuple[Relation, ...]  # each (source type, name, target type)
@@ -120,7 +119,7 @@ class Schema:
 
     @property
     def is_plain(self) -> bool:
-        """True if there is one node type and one relation: a homogeneous graph under any names."""
+        """True for one node type and one relation, whatever their names."""
         return len(self.node_types) == 1 and len(self.relations) == 1
 
     def type_number(self, name: str) -> int:
@@ -154,8 +153,8 @@ class Schema:
         return tuple(map(tuple, into))
 
     def type_of_rows(self, group: Group) -> int:
-        """Returns the number of the node type whose nodes lead to the rows of a group: the nodes
-        themselves, or the targets of edges. Raises KeyError if the graph has no such group."""
+        """Returns the number of the node type whose owner has a group's rows: the type itself, or
+        the target type of edges. Raises KeyError if the graph lacks the group."""
         if isinstance(group.name, str):
             return self.type_number(group.name)
         return self.target_types[self.relation_number(group.name)]
@@ -188,15 +187,14 @@ _PREFIX = "rev_"
 
 
 def reverse_of(relation: Relation) -> Relation:
-    """Returns the names of the reverse of a relation."""
+    """Returns the name of a relation's reverse: ends swapped, "rev_" in front."""
     source, name, target = relation
     return target, f"{_PREFIX}{name}", source
 
 
 def stored_reverse(schema: Schema, relation: Relation) -> Relation | None:
-    """Returns the relation of a graph that by its names is the reverse of another one: it leads the
-    other way, and one of the two has the name of the other with "rev_" in front. None if the graph
-    has no such relation."""
+    """Returns the relation of a graph that by its names reverses ``relation``: with swapped ends,
+    and with "rev_" before one of the two names. None if there is none."""
     source, name, target = relation
     names = [reverse_of(relation)]
     if name.startswith(_PREFIX):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,17 +14,13 @@ from torch_geometric.data import Data, HeteroData
 
 import pyg_batchgnn
 
-ROOMS = ("cache", "data", "loader", "nn", "port", "sample", "store")
-#: Names of the package that are no calls of a script in one process, or values of options.
-WITHOUT = {
-    *("Communicator", "DistFeatureStore", "DistGraphStore", "LightningLinkData", "Minibatch", "plan"),
-    *("PygHGTSampler", "PygLinkSampler", "Replacement", "SampledMinibatch", "__version__"),
-}
+ROOMS = "cache comm data embed loader nn partition port sample store tables train planner"
+WITHOUT = {"DistFeatureStore", "Replacement", "__version__"}  # shown elsewhere, or not to be called
 
 
-def names() -> dict[str, Any]:
+def names(folder: Path) -> dict[str, Any]:
     """The public names of the rooms, and the data and the model that examples speak of."""
-    modules = [importlib.import_module(f"pyg_batchgnn.{room}") for room in ROOMS]
+    modules = [importlib.import_module(f"pyg_batchgnn.{room}") for room in ROOMS.split()]
     shown = ((module, name) for module in modules for name in dir(module) if not name.startswith("_"))
     found = {name: getattr(module, name) for module, name in shown}
     torch.manual_seed(0)
@@ -34,18 +31,21 @@ def names() -> dict[str, Any]:
     typed["author", "writes", "paper"].edge_index = ends
     typed["paper", "rev_writes", "author"].edge_index = ends.flip(0)
     loader = pyg_batchgnn.MacrobatchNeighborLoader(data, [10, 5], batch_size=32)
-    model = pyg.GraphSAGE(8, 16, 2, 3)
-    return {**found, "torch": torch, "data": data, "typed": typed, "loader": loader, "model": model}
+    dataset, model = found["load_dataset"]("generated:nodes=500,seed=0"), pyg.GraphSAGE(8, 16, 2, 3)
+    given = {"data": data, "dataset": dataset, "typed": typed, "loader": loader, "model": model}
+    return {**found, **given, "torch": torch, "folder": folder}
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_examples_in_docstrings_run() -> None:
-    runner, seen = doctest.DocTestRunner(), set()
-    for name, one in names().items():
-        own = getattr(one, "__module__", None) or ""
-        if own.startswith("pyg_batchgnn") and ">>>" in (one.__doc__ or ""):
+def test_examples_in_docstrings_run(tmp_path: Path) -> None:
+    runner, seen, shown = doctest.DocTestRunner(), set(), {}
+    for name, one in names(tmp_path).items():
+        own, text = getattr(one, "__module__", None) or "", one.__doc__ or ""
+        if own.startswith("pyg_batchgnn") and ">>>" in text:
             seen.add(name)
-            for example in doctest.DocTestFinder(recurse=False).find(one, name, globs=names()):
-                runner.run(example)
+            shown[text] = name, one
+    for name, one in shown.values():
+        for example in doctest.DocTestFinder(recurse=False).find(one, name, globs=names(tmp_path)):
+            runner.run(example)
     assert runner.summarize().failed == 0
     assert set(pyg_batchgnn.__all__) - WITHOUT <= seen

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -25,9 +24,7 @@ from tests.support.hetero_cases import CITES, COUNTS, REV_WRITES, WRITES
 from tests.support.rank_coverings import (
     TIMEOUT,
     check_settings,
-    drawn,
     over_ranks,
-    product,
     run_covering,
     settings_of,
 )
@@ -36,7 +33,7 @@ from tests.support.rank_graphs import GRAPHS, SpreadGraphs, owners, owners_in, p
 from tests.support.ranks import run_ranks
 from tests.support.reference_partition import typed_parts
 from tests.support.thread_ranks import run_threads
-from tests.support.tiers import ALL, all_only, own_slices
+from tests.support.tiers import all_only, own_slices
 
 NODES = GRAPHS["plain"].num_nodes
 RULES: dict[str, dict[str, Any]] = {
@@ -62,9 +59,6 @@ NEGATIVES: dict[str, Any] = {
     "weighted binary": ("binary", 1.5),
     "weighted triplet": ("triplet", 2),
 }
-#: The factors of which a full run has the whole product, each with every schedule. Values of the
-#: others are drawn: their product has three million settings.
-MAIN = ("graph", "rule", "negatives", "existing", "exclude")
 #: The factors that one process knows too.
 IN_ONE_PROCESS = ("graph", "rule", "negatives", "existing", "exclude", "links", "labels", "export")
 
@@ -108,15 +102,7 @@ def allowed(setting: Mapping[str, Any]) -> bool:
 
 
 def settings(ranks: int) -> list[dict[str, Any]]:
-    every = factors(ranks)
-    if not ALL:
-        return settings_of(every, allowed, IN_ONE_PROCESS)
-    rows, draw = [], random.Random(0)
-    known = {name: every[name] for name in IN_ONE_PROCESS}
-    for main in product({name: every[name] for name in MAIN}, allowed):
-        one = drawn(main, known, allowed, draw)
-        rows += [drawn({**one, "schedule": name}, every, allowed, draw) for name in every["schedule"]]
-    return rows
+    return settings_of(factors(ranks), allowed, IN_ONE_PROCESS)
 
 
 def links_of(graph: str, links: str) -> Any:

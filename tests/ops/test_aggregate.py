@@ -330,8 +330,8 @@ def test_degree_scale() -> None:
 
 def test_self_loops_are_dropped() -> None:
     indptr, indices = torch.tensor([0, 3, 3, 6]), torch.tensor([0, 1, 0, 2, 0, 1])
-    found = ops.drop_self_loops(indptr, indices)
-    assert found is not None
-    assert found.indptr.tolist() == [0, 1, 1, 3] and found.indices.tolist() == [1, 0, 1]
-    assert found.kept.tolist() == [1, 4, 5]
+    edges, kept = ops.drop_self_loops(indptr, indices) or (None, None)
+    assert edges is not None and kept is not None
+    assert edges.indptr.tolist() == [0, 1, 1, 3] and edges.indices.tolist() == [1, 0, 1]
+    assert kept.tolist() == [1, 4, 5]
     assert ops.drop_self_loops(torch.tensor([0, 1]), torch.tensor([1])) is None

@@ -75,27 +75,20 @@ def check_settings(
 
 
 def settings_of(factors: Factors, allowed: Allowed, first: Sequence[str]) -> list[Setting]:
-    rows = (product if ALL else one_of_each)(factors, allowed)
-    return sorted(rows, key=lambda row: [factors[name].index(row[name]) for name in first])
-
-
-def product(factors: Factors, allowed: Allowed) -> list[Setting]:
-    rows = (dict(zip(factors, values, strict=True)) for values in itertools.product(*factors.values()))
-    return [row for row in rows if allowed(row)]
-
-
-def one_of_each(factors: Factors, allowed: Allowed) -> list[Setting]:
-    """Returns settings, the same for the same arguments, that have every allowed value."""
-    draw, rows = random.Random(0), []
-    values = (((name, value),) for name, own in factors.items() for value in own)
-    left = dict.fromkeys(value for value in values if allowed(dict(value)))
+    """Returns settings, the same for the same arguments, that have every allowed value; in
+    `make test-all` every three values that are allowed together."""
+    draw, rows, together = random.Random(0), [], 3 if ALL else 1
+    values = ([(name, value) for value in own] for name, own in factors.items())
+    groups = (itertools.product(*some) for some in itertools.combinations(values, together))
+    left = dict.fromkeys(one for group in groups for one in group if allowed(dict(one)))
     while left:
-        first = dict(next(iter(left)))
-        tried = [drawn(first, factors, allowed, draw) for _ in range(50)]
-        rows.append(max(tried, key=lambda row: sum((one,) in left for one in row.items())))
-        for one in rows[-1].items():
-            left.pop((one,), None)
-    return rows
+        tried = [drawn(dict(next(iter(left))), factors, allowed, draw) for _ in range(50)]
+        held = [list(itertools.combinations(row.items(), together)) for row in tried]
+        best = max(range(50), key=lambda at: sum(one in left for one in held[at]))
+        rows.append(tried[best])
+        for one in held[best]:
+            left.pop(one, None)
+    return sorted(rows, key=lambda row: [factors[name].index(row[name]) for name in first])
 
 
 def drawn(row: Mapping[str, Any], factors: Factors, allowed: Allowed, draw: random.Random) -> Setting:

@@ -227,7 +227,7 @@ class SourceBlocks {
             sources,
             lists.begin.data(),
             lists.grads.data(),
-            weights_ == nullptr ? nullptr : lists.weights.data(),
+            input_.model.by_target ? lists.weights.data() : nullptr,
             lists.pairs.data(),
             lists.scratch.data()};
   }

@@ -1,7 +1,7 @@
-"""Arrays and JSON in files, written durably and read without trust, for all that has folders.
+"""Arrays and JSON in files, written durably and read without trust, for all kinds of folders.
 
-`ArrayPromise` is what a folder's META.json says of one array. `write_tensor` makes it, `map_tensor`
-and `verify_tensor` compare a file with it. The names here are those that other rooms use.
+`ArrayPromise` is what META.json says about one array. `write_tensor` makes it; `map_tensor` and
+`verify_tensor` compare the file with it. These names are for other rooms.
 """
 
 from pyg_batchgnn.data.errors import broken as broken

@@ -19,7 +19,7 @@ from pyg_batchgnn.data.errors import DatasetError, broken
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turns errors of the system that the block meets into a DatasetError that names the path."""
+    """Turns an `OSError` in the block into a `DatasetError` with ``path``, cause and remedy."""
     try:
         yield
     except DatasetError:
@@ -33,7 +33,7 @@ def writing(path: Path) -> Iterator[None]:
         raise DatasetError(f"{path}: cannot be written ({cause}); {remedy}") from error
 
 
-#: What helps where a file fails that was read before.
+#: Remedies for a file that could be read before.
 _REMEDIES = {
     errno.EIO: "check the disk and restore the file",
     errno.ESTALE: "restore it, and let nothing change it while it is read",
@@ -41,7 +41,7 @@ _REMEDIES = {
 
 
 def system_message(error: OSError) -> str:
-    """Returns the text of an error of the system: file, cause without number, remedy."""
+    """Returns a message for an `OSError`: file, cause in words, remedy."""
     if error.filename is None or error.strerror is None:
         return str(error)
     remedy = _REMEDIES.get(error.errno or 0, "give another path")
@@ -49,26 +49,28 @@ def system_message(error: OSError) -> str:
 
 
 def write_bytes(stream: IO[bytes], path: Path, values: np.ndarray) -> None:
-    """Writes the elements of an array in C order. `tofile` would not tell why it failed."""
+    """Writes the elements of an array in C order. NumPy's `tofile` would not tell why it failed."""
     flat = np.ascontiguousarray(values).reshape(-1)
     with writing(path):
         stream.write(flat.view(np.uint8).data if flat.size else b"")
 
 
 def new_file(folder: Path, array: str) -> Path:
-    """Returns the file of an array, whose folder is there then."""
+    """Returns the file of an array, ``folder/array.npy``, after making its parent folder."""
     file = folder / f"{array}.npy"
     file.parent.mkdir(parents=True, exist_ok=True)
     return file
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Writes ``content`` as JSON. Raises `DatasetError` if it cannot be written."""
     with writing(path):
         path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 def begin_folder(path: Path, temporary: Path) -> None:
-    """Makes the temporary folder of a folder to be saved, without what a killed save left there."""
+    """Makes the empty folder ``temporary``, which is to become ``path``; what a killed save left
+    there goes. Raises `DatasetError` if ``path`` exists."""
     refuse_existing_path(path)
     shutil.rmtree(temporary, ignore_errors=True)
     with writing(path):
@@ -76,17 +78,19 @@ def begin_folder(path: Path, temporary: Path) -> None:
 
 
 def refuse_existing_path(path: Path) -> None:
+    """Raises `DatasetError` if ``path`` exists."""
     if path.exists():
         raise DatasetError(f"{path}: exists already; remove it or choose another folder")
 
 
 def sync_file(path: Path) -> None:
+    """Waits until a file's contents are on disk. Raises `DatasetError` if writing fails."""
     with writing(path), path.open("rb") as file:
         os.fsync(file.fileno())
 
 
 def sync_folder(path: Path) -> None:
-    """Waits until the names in a folder are on disk, where folders can be opened."""
+    """Waits until the names of a folder's files are on disk, if the system can open folders."""
     with contextlib.suppress(OSError):
         handle = os.open(path, os.O_RDONLY)
         try:
@@ -96,7 +100,7 @@ def sync_folder(path: Path) -> None:
 
 
 def sync_tree(folder: Path) -> None:
-    """Waits until a folder's contents are on disk. Raises `DatasetError` if writing fails."""
+    """Waits until all files of a folder are on disk. Raises `DatasetError` if writing fails."""
     for path in folder.rglob("*"):
         if path.is_dir():
             sync_folder(path)
@@ -106,13 +110,13 @@ def sync_tree(folder: Path) -> None:
 
 
 def rename_whole(temporary: Path, path: Path) -> None:
-    """Gives a folder that is on disk its name for good."""
+    """Renames the complete folder ``temporary``, which is on disk, to ``path``."""
     temporary.rename(path)
     sync_folder(path.parent)
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Reads a JSON object. NaN and infinity are not JSON."""
+    """Reads a JSON object. Raises `DatasetError` for other contents, NaN and infinity included."""
 
     def refuse(constant: str) -> None:
         raise ValueError(f"it holds {constant}")
@@ -133,8 +137,9 @@ _verified: set[tuple[str, int, int, str]] = set()
 
 
 def check_sha256(path: Path, array: str, expected: str, says: str, remedy: str) -> None:
-    """Raises DatasetError unless a file's sha256 is `expected`. A file that was found right is not
-    hashed again by this process. ``says``: what promises the checksum."""
+    """Raises `DatasetError` unless a file has the SHA-256 `expected`. A file that was right is not
+    hashed again in this process. ``array``, ``says``, ``remedy``: for the message; ``says`` is the
+    file that holds `expected`."""
     stat = path.stat()
     key = (str(path.resolve()), stat.st_size, stat.st_mtime_ns, expected)
     if key in _verified:
@@ -146,6 +151,7 @@ def check_sha256(path: Path, array: str, expected: str, says: str, remedy: str) 
 
 
 def file_sha256(path: Path) -> str:
+    """Returns the SHA-256 of a file, 64 hexadecimal digits."""
     digest = hashlib.sha256()
     with path.open("rb") as stream:
         while piece := stream.read(1 << 22):

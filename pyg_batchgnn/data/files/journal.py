@@ -1,4 +1,4 @@
-"""The steps of a conversion that are complete, so that one that was killed goes on where it was."""
+"""The complete steps of a conversion, so that a killed one goes on from there."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from pyg_batchgnn.data.files.durable import (
 )
 from pyg_batchgnn.data.files.npy import META_FILE, ArrayPromise, promise_of
 
-#: What a step returns: its facts, as JSON, and the files that it wrote.
+#: What a step returns: facts, as JSON, and the files that it wrote.
 Made = tuple[dict[str, Any], list[Path]]
-#: The system's numbers for a disk that is full or fails.
+#: the system's numbers of errors for a disk that is full or fails
 _OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 _NAME, _WORK, _LOCK = "journal.json", "work", "lock"
 
 
 class Journal:
-    """A folder that is made step by step under a temporary name, ``folder``. ``work`` is a folder
-    in it for what the result does not hold."""
+    """A folder that is made step by step, under the temporary name ``folder``. ``work``: a folder
+    in it for files that are not part of the result."""
 
     def __init__(self, path: Path, made_of: Any) -> None:
-        """Begins a folder, or goes on with one that is made of the same JSON. Raises DatasetError
-        if `path` exists, or another process makes it now."""
+        """Begins the folder, or goes on with one of the same ``made_of`` (JSON). Raises
+        `DatasetError` if `path` exists, or another process is making it."""
         refuse_existing_path(path)
         self.path, self.folder = path, path.with_name(f".{path.name}.converting")
         self.work = self.folder / _WORK
@@ -64,7 +64,8 @@ class Journal:
             self.work.mkdir(exist_ok=True)
 
     def step(self, name: str, make: Callable[[], Made]) -> dict[str, Any]:
-        """Makes a step that is not complete yet, and returns its facts."""
+        """Runs ``make`` unless the step is complete and its files have their checksums. Returns its
+        facts. ``promises`` then has its arrays."""
         done: Any = self._steps.get(name)
         whole = done is not None and all(
             (self.folder / file).is_file() and file_sha256(self.folder / file) == said["sha256"]
@@ -94,7 +95,7 @@ class Journal:
         sync_folder(self.folder)
 
     def finish(self) -> None:
-        """Gives the folder its name. Files that no step wrote, but those for META.json, go."""
+        """Gives the folder its name, after removing ``work`` and the journal itself."""
         shutil.rmtree(self.work)
         for name in (_NAME, f"{_NAME}.partial", _LOCK):
             (self.folder / name).unlink(missing_ok=True)
@@ -105,7 +106,7 @@ class Journal:
         self.close()
 
     def close(self) -> None:
-        """Lets other processes have the folder."""
+        """Releases the lock by which other processes are kept out."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
@@ -126,8 +127,9 @@ def _locked(file: Path, path: Path) -> int:
 
 @contextlib.contextmanager
 def making(path: Path, made_of: Any) -> Iterator[Journal]:
-    """Yields the journal of a folder. An error of the user's removes what was made. After any other
-    end, as by a signal or a disk that is full or fails, the next call goes on."""
+    """Makes a folder step by step: ``with making(path, made_of) as journal``. A `DatasetError` in
+    the block removes the unfinished folder. After a crash, a signal, or a disk that is full or
+    fails, it stays, and the next call with the same ``made_of`` (JSON) goes on."""
     journal = Journal(path, made_of)
     try:
         yield journal

@@ -1,4 +1,4 @@
-"""META.json, by which a folder says what it holds and what its arrays must be."""
+"""META.json: what a folder holds, with dtype, shape and checksum of each array."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from pyg_batchgnn.data.files.npy import META_FILE, ArrayPromise
 
 @dataclass(frozen=True)
 class MetaFormat:
-    """One kind of folder that this package writes."""
+    """A kind of folder that this package writes, with its META.json."""
 
-    name: str  # the ``format`` in META.json
-    versions: tuple[int, ...]  # those that can be read
-    writer: str  # what writes such folders, for errors
-    remedy: str  # what to do where META.json is damaged
+    name: str  # the value of ``format`` in META.json
+    versions: tuple[int, ...]  # versions that can be read
+    writer: str  # the function that writes such folders, for errors
+    remedy: str  # what helps if META.json is damaged, for errors
 
     def is_in(self, folder: str | Path) -> bool:
         path = Path(folder).expanduser() / META_FILE
@@ -36,8 +36,8 @@ class MetaFormat:
         )
 
     def read(self, folder: Path) -> tuple[dict[str, Any], str]:
-        """Returns the content of META.json and its SHA-256, by which ranks compare it. Raises
-        DatasetError if it is missing, of another format, or of a version that cannot be read."""
+        """Returns the content of META.json, and the file's SHA-256, by which ranks compare it.
+        Raises `DatasetError` if it is missing, or of another format or version."""
         path = folder / META_FILE
         if not path.is_file():
             raise missing(path, "META", f"give a folder that {self.writer} wrote")
@@ -46,7 +46,7 @@ class MetaFormat:
         return content, hashlib.sha256(path.read_bytes()).hexdigest()
 
     def check(self, path: Path, content: Mapping[str, Any]) -> None:
-        """Raises DatasetError if a META.json is of another format, or of an unknown version."""
+        """Raises `DatasetError` if ``content`` is of another format or of an unknown version."""
         if content.get("format") != self.name:
             fact = f"is {content.get('format')!r}, expected {self.name!r}"
             remedy = f"this folder holds something else: give one that {self.writer} wrote"
@@ -58,7 +58,7 @@ class MetaFormat:
 
     @contextlib.contextmanager
     def parsing(self, folder: Path) -> Iterator[None]:
-        """Turns errors of reading entries into a DatasetError that names META.json."""
+        """Turns errors of reading entries in the block into a `DatasetError` for META.json."""
         try:
             yield
         except DatasetError:
@@ -68,8 +68,8 @@ class MetaFormat:
 
 
 def promises(path: Path, said: Any, remedy: str) -> dict[str, ArrayPromise]:
-    """Reads what META.json at `path` promises of arrays. Raises DatasetError, also for an array
-    that would lie outside of the folder."""
+    """Returns the promises by array from ``said``, the entry "arrays" of the META.json at `path`.
+    Raises `DatasetError` if one is damaged, or names a file outside of the folder."""
     if not isinstance(said, Mapping):
         raise broken(path, "arrays", "missing or not an object", remedy)
     found = {}

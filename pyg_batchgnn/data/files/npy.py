@@ -20,18 +20,16 @@ from torch import Tensor
 from pyg_batchgnn.data.errors import DatasetError, broken, missing
 from pyg_batchgnn.data.files.durable import check_sha256, file_sha256, write_bytes, writing
 
-# Python names this flag from 3.13 on. Without it Linux refuses to map privately a file larger than
-# memory.
+#: Python names this flag from 3.13 on. Without it Linux refuses to map privately a file larger than
+#: memory.
 _MAP_NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
 
 
 @dataclass(frozen=True)
 class NpyHeader:
-    """The header of a .npy file."""
-
-    dtype: np.dtype  # type of the elements
+    dtype: np.dtype  # the elements' dtype
     shape: tuple[int, ...]
-    fortran_order: bool  # whether the first index varies fastest
+    fortran_order: bool  # True: the first index varies fastest
     offset: int  # bytes before the first element
 
     @property
@@ -40,8 +38,8 @@ class NpyHeader:
 
 
 def read_header(stream: IO[bytes], file: str | Path, array: str) -> NpyHeader:
-    """Reads and checks the header at the start of a .npy stream (a file, or a member of a .npz).
-    Elements that could only be unpickled are refused."""
+    """Reads the header at the start of a .npy stream (a file, or a member of a .npz). Raises
+    `DatasetError` if it is damaged, or elements are pickled. ``file``, ``array``: named in it."""
     reread = "write the file again with numpy.save"
     try:
         version = np.lib.format.read_magic(stream)
@@ -72,8 +70,8 @@ def header_of(path: Path, array: str) -> NpyHeader:
 
 
 def read_elements(path: Path, array: str, header: NpyHeader, first: int, count: int) -> np.ndarray:
-    """Returns some elements of a .npy file as they lie there, flat, which are read and not
-    mapped: a file larger than memory leaves nothing in the process."""
+    """Returns ``count`` elements from position ``first`` on, flat, in the file's order. They are
+    read, not mapped: a file larger than memory leaves nothing in the process."""
     try:
         found = np.fromfile(path, header.dtype, count, offset=header.offset + first * header.dtype.itemsize)
     except OSError as error:
@@ -85,7 +83,7 @@ def read_elements(path: Path, array: str, header: NpyHeader, first: int, count: 
 
 
 def check_size(path: Path, array: str, header: NpyHeader) -> None:
-    """Raises DatasetError unless a file has as many bytes as its header promises."""
+    """Raises `DatasetError` unless the file has as many bytes as its header promises."""
     size, wanted = path.stat().st_size, header.offset + header.nbytes
     if size != wanted:
         state = "truncated" if size < wanted else "too long"
@@ -94,7 +92,8 @@ def check_size(path: Path, array: str, header: NpyHeader) -> None:
 
 
 def open_npy(path: Path, array: str) -> np.ndarray:
-    """Maps a .npy file, copy on write; copies Fortran order or foreign bytes to C order."""
+    """Maps a .npy file, copy on write; Fortran order and foreign byte order are copied to C order.
+    Raises `DatasetError`, naming ``array``, if the file is missing or damaged."""
     if not path.is_file():
         raise missing(path, array, "write it or correct the folder")
     with path.open("rb") as stream:
@@ -114,28 +113,29 @@ def open_npy(path: Path, array: str) -> np.ndarray:
 
 
 def as_tensor(values: np.ndarray, file: str | Path, array: str) -> Tensor:
-    """Returns a tensor that shares an array's memory. Raises `DatasetError` if torch lacks its
-    type."""
+    """Returns a tensor that shares the array's memory. Raises `DatasetError` if torch lacks the
+    dtype. ``file``, ``array``: the names in the error."""
     try:
         return torch.from_numpy(values)
     except TypeError as error:
         raise broken(file, array, f"dtype is {values.dtype}", "store numbers or booleans") from error
 
 
-_HEADER_BYTES = 256  # magic, length and text; room for any shape, so that it can be rewritten in place
+#: Bytes of magic, length and text, with room for any shape, so that it can be rewritten.
+_HEADER_BYTES = 256
 
 
 def npy_header(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
-    """Returns a version 1.0 .npy header of a fixed length (numpy.lib.format describes it)."""
+    """Returns a version 1.0 .npy header, always of 256 bytes (see numpy.lib.format)."""
     text = repr({"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape})
     room = _HEADER_BYTES - 10
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", room) + text.encode("latin1").ljust(room - 1) + b"\n"
 
 
 class NpyAppender:
-    """Writes one .npy file by appending rows of the shape ``row``. ``dtype``: NumPy's type, or
-    torch's. ``rows``: their number where it is known; the file is hashed while it is written then.
-    Otherwise the number is filled in when it is closed."""
+    """Writes one .npy file by appending rows, as a context. ``row``: the shape of a row. ``dtype``:
+    of NumPy or torch. ``rows``: how many will come; the file is then hashed while it is written.
+    None: closing fills the number in."""
 
     def __init__(
         self,
@@ -158,6 +158,7 @@ class NpyAppender:
         self._write(np.frombuffer(npy_header(self.dtype, (rows or 0, *row)), np.uint8))
 
     def append(self, piece: np.ndarray) -> None:
+        """Appends [n, *row] values. Raises `ValueError` for other shapes."""
         if piece.shape[1:] != self.row:
             raise ValueError(f"a piece has rows of shape {piece.shape[1:]}, expected {self.row}")
         self._write(np.asarray(piece, self.dtype))
@@ -169,7 +170,7 @@ class NpyAppender:
             self._digest.update(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data)
 
     def promise(self) -> ArrayPromise:
-        """Returns what to promise of the file, once it is closed."""
+        """Returns what META.json promises of the file, once it is closed."""
         digest = file_sha256(self._path) if self._expected is None else self._digest.hexdigest()
         return ArrayPromise(self._type, (self.rows, *self.row), digest)
 
@@ -188,8 +189,8 @@ class NpyAppender:
 
 
 class EdgeAppender:
-    """Writes edge_index.npy [2, E] by appending edges. Destinations, whose place depends on E, wait
-    in a file beside it until the writer is closed."""
+    """Writes edge_index.npy [2, E] by appending edges, as a context. Destinations come behind all
+    sources, so they wait in a second file until it is closed."""
 
     def __init__(self, path: Path, dtype: np.dtype | type) -> None:
         self.dtype = np.dtype(dtype)
@@ -208,7 +209,7 @@ class EdgeAppender:
         self.append_destinations(destination)
 
     def append_sources(self, source: np.ndarray) -> None:
-        """Appends sources alone; the matching destinations may come any time before the end."""
+        """Appends sources only; their destinations may be appended any time later."""
         write_bytes(self._sources, self._path, np.asarray(source, self.dtype))
         self.edges += len(source)
 
@@ -232,24 +233,23 @@ class EdgeAppender:
 
 
 META_FILE = "META.json"
-#: Larger files are not hashed when they are opened, only when the whole folder is verified.
+#: Files of more bytes are hashed only when the whole folder is verified, not when opened.
 CHECKSUM_BYTES = 1 << 30
 
 _ANEW = "restore it or make the folder again"
 _REMEDY = f"the file was altered or belongs to another folder: {_ANEW}"
-#: Types that NumPy lacks are stored as integers of their width.
+#: Dtypes that NumPy lacks are stored as integers of their width.
 _FLOAT8 = (torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.float8_e5m2, torch.float8_e5m2fnuz)
 _STORED_AS = {torch.bfloat16: torch.int16, **dict.fromkeys(_FLOAT8, torch.int8)}
 
 
 @dataclass(frozen=True)
 class ArrayPromise:
-    """The promise of META.json about one file."""
+    """What META.json says about the file of one array."""
 
-    #: the name of torch's type; those that NumPy lacks (bfloat16) are stored as integers as wide
-    dtype: str
+    dtype: str  # torch's name of the dtype; one that NumPy lacks (bfloat16) is stored as integers
     shape: tuple[int, ...]
-    sha256: str  # the checksum of the whole file, 64 hexadecimal digits
+    sha256: str  # checksum of the whole file, 64 hexadecimal digits
 
     def to_json(self) -> dict[str, Any]:
         return {"dtype": self.dtype, "shape": list(self.shape), "sha256": self.sha256}
@@ -263,12 +263,13 @@ class ArrayPromise:
 
 
 def stored_dtype(dtype: torch.dtype) -> torch.dtype:
-    """Returns the type of the elements in a file, which is another one where NumPy lacks it."""
+    """Returns the dtype of the elements in a file: another one if NumPy lacks ``dtype``."""
     return _STORED_AS.get(dtype, dtype)
 
 
 def write_tensor(path: Path, tensor: Tensor) -> ArrayPromise:
-    """Writes a tensor and returns what to promise of the file."""
+    """Writes a tensor to a .npy file, and returns what META.json promises of it. Raises
+    `DatasetError` if it cannot be written."""
     stored = tensor.detach().contiguous().view(stored_dtype(tensor.dtype))
     values = stored.numpy()
     with writing(path), path.open("wb") as stream:
@@ -278,14 +279,15 @@ def write_tensor(path: Path, tensor: Tensor) -> ArrayPromise:
 
 
 def promise_of(path: Path) -> ArrayPromise:
-    """Returns what to promise of a file. Raises `DatasetError` if it is not a .npy file."""
+    """Returns what META.json promises of a file. Raises `DatasetError` if it is no .npy file."""
     header = header_of(path, path.stem)
     return ArrayPromise(header.dtype.name, header.shape, file_sha256(path))
 
 
 def map_tensor(path: Path, array: str, promise: ArrayPromise) -> Tensor:
-    """Maps a file; writing to the tensor changes this process's copy. Raises DatasetError if the
-    file is damaged, or is not what was promised."""
+    """Maps a .npy file; writing to the tensor changes this process's copy only. Raises
+    `DatasetError` if the file is missing, damaged, or not as promised; files of more than 1 GiB are
+    not hashed. ``array``: the name in errors."""
     values = open_npy(path, array)
     dtype = getattr(torch, promise.dtype, None)
     if not isinstance(dtype, torch.dtype):
@@ -303,6 +305,7 @@ def map_tensor(path: Path, array: str, promise: ArrayPromise) -> Tensor:
 
 
 def verify_tensor(path: Path, array: str, promise: ArrayPromise) -> None:
+    """Raises `DatasetError` unless the file is there and has the promised SHA-256."""
     if not path.is_file():
         raise missing(path, array, _ANEW)
     check_sha256(path, array, promise.sha256, META_FILE, _REMEDY)

@@ -28,22 +28,22 @@ from pyg_batchgnn.types import EDGES, FEATURES, LABELS, NODES
 
 @dataclass(frozen=True)
 class Communities:
-    """The communities as ranges of places: numbers of nodes before ids are scattered."""
+    """The communities as ranges of places: positions of nodes before ids are scattered."""
 
-    leaf_start: np.ndarray  # [leaves + 1] int64, first place of each leaf, ending with N
-    group_start: np.ndarray  # [groups + 1] int64, first place of each group; a subset of `leaf_start`
-    group_class: np.ndarray  # [groups] int64 class of each group; every class has at least one
-    #: [groups] int64, coprime to the group's size: rank r of the group is its place r * stride mod
-    #: size, so that hubs are not all in the group's first leaf
+    leaf_start: np.ndarray  # [leaves + 1] int64, the first place of each leaf, then N
+    #: [groups + 1] int64, the first place of each group, then N; a subset of `leaf_start`
+    group_start: np.ndarray
+    group_class: np.ndarray  # [groups] int64, the class of each group; every class has at least one
+    #: [groups] int64, coprime to the group's size: rank r is the place r * stride mod size of the
+    #: group, so that hubs are not all in its first leaf
     group_stride: np.ndarray
 
     def group_of(self, place: np.ndarray) -> np.ndarray:
-        """Returns the group of each place."""
         return np.searchsorted(self.group_start, place, side="right") - 1
 
 
 def make_communities(spec: GeneratorSpec) -> Communities:
-    """Draws communities of about 2,048 nodes per group and 96 per leaf, with lognormal sizes. They
+    """Draws communities with lognormal sizes, about 2,048 nodes per group and 96 per leaf. They
     take N / 10 bytes of memory."""
     random = spec.random(RandomStream.COMMUNITIES)
     groups = max(spec.classes, spec.nodes // 2048)
@@ -63,7 +63,7 @@ def make_communities(spec: GeneratorSpec) -> Communities:
 
 
 def coprime_strides(sizes: np.ndarray) -> np.ndarray:
-    """Returns a number coprime to each size, near 0.618 times it, which scatters ranks widely."""
+    """Returns numbers coprime to ``sizes``, near 0.618 of each, which scatter ranks widely."""
     strides = np.maximum((sizes * 0.6180339887498949).astype(np.int64), 1)
     shared = np.gcd(strides, sizes) > 1
     while shared.any():
@@ -73,7 +73,6 @@ def coprime_strides(sizes: np.ndarray) -> np.ndarray:
 
 
 def _starts(random: np.random.Generator, parts: int, total: int) -> np.ndarray:
-    """Returns [parts + 1] bounds that cut `total` into lognormal parts of at least 1."""
     weight = random.lognormal(0.0, 0.6, parts)
     sizes = 1 + random.multinomial(total - parts, weight / weight.sum())
     return np.concatenate([[0], np.cumsum(sizes)])
@@ -83,9 +82,9 @@ _ROUNDS = 4  # enough for a random-looking permutation when the round functions 
 
 
 class IdPermutation:
-    """A permutation of range(n), place -> id and back: an unbalanced Feistel network on pairs
-    (left, right) in Z_a x Z_b with a * b >= n, whose round functions are tables of random numbers.
-    A result outside range(n) goes through again; since a * b - n < a, that is rare."""
+    """A pseudorandom permutation of range(n), place -> id and back, without a table of n entries:
+    an unbalanced Feistel network on pairs (left, right) in Z_a x Z_b with a * b >= n, whose round
+    functions are tables of random numbers. Results of n or more go through again, which is rare."""
 
     def __init__(self, spec: GeneratorSpec) -> None:
         self._size = spec.nodes
@@ -143,9 +142,9 @@ ID_BITS = 32  # an edge is a key (source << 32) | destination
 def _edge_keys(
     spec: GeneratorSpec, communities: Communities, permutation: IdPermutation, block: int
 ) -> Iterator[np.ndarray]:
-    """Draws the edges that one block's nodes ask for. Yields two arrays of sorted uint64 keys
-    (source << 32) | destination, first the edges drawn, then their reverses. No self loops. Repeats
-    occur, inside a block and between blocks."""
+    """Draws the edges that one block's nodes ask for. Yields two sorted uint64 arrays of keys
+    (source << 32) | destination: the edges drawn, then their reverses. There are no self loops, but
+    repeats, inside a block and between blocks."""
     random = spec.random(RandomStream.EDGES, block)
     place = np.arange(block * BLOCK_NODES, min((block + 1) * BLOCK_NODES, spec.nodes))
     draws = _draws(spec, random, len(place))
@@ -168,8 +167,8 @@ def _edges_of(keys: np.ndarray) -> np.ndarray:
 
 
 def _draws(spec: GeneratorSpec, random: np.random.Generator, count: int) -> np.ndarray:
-    """Returns how many neighbours each node draws. The numbers follow a power law with mean degree
-    / 2, and are rounded at random to keep the mean."""
+    """Returns [count] int64, how many neighbours each node draws: a power law with mean degree / 2,
+    rounded at random so that the mean stays."""
     alpha = 1.0 / (spec.exponent - 1.0)
     mean = spec.degree / 2.0
     wanted = mean * (1.0 - alpha) * (1.0 - random.random(count)) ** -alpha
@@ -225,8 +224,8 @@ _MOST_FILES = 256  # all are open at once, and a process may often open only 1,0
 def _sorted_in_folder(
     pieces: Iterable[np.ndarray], folder: Path, num_nodes: int, piece_nodes: int, start_phase: StartPhase
 ) -> Iterator[np.ndarray]:
-    """Yields the keys of all pieces, sorted, in arrays for ``piece_nodes`` sources each, or more
-    if those were too many. Keys go to a file per range of sources, which is sorted alone."""
+    """Yields all keys, sorted, in arrays for ``piece_nodes`` sources each, or more if those were
+    too many files. Each range of sources has a file, which is sorted alone."""
     piece_nodes = max(piece_nodes, -(-num_nodes // _MOST_FILES))
     first_keys = np.arange(0, num_nodes, piece_nodes, dtype=np.uint64) << np.uint64(ID_BITS)
     paths = [folder / f"edges-{number:04d}.keys" for number in range(len(first_keys))]
@@ -249,14 +248,9 @@ def _sorted_in_folder(
         advance()
 
 
-# Draws features, labels and splits of a generated graph, block by block.
-#
-# A node's features are its class's mean plus normal noise of variance 1 a column: too much for one
-# node's features to tell the class, while the mean over its neighbours, mostly of its class, does.
-
-
 def class_means(spec: GeneratorSpec) -> np.ndarray:
-    """Returns [C, F] float32 means of length `signal`, random and orthogonal where C <= F."""
+    """Returns [C, F] float32, the mean features of each class: vectors of length `signal`, random,
+    and orthogonal if C <= F."""
     means = spec.random(RandomStream.CLASS_MEANS).standard_normal((spec.classes, spec.features))
     if spec.classes <= spec.features:
         means = np.linalg.qr(means.T)[0].T
@@ -268,7 +262,9 @@ def class_means(spec: GeneratorSpec) -> np.ndarray:
 def _make_nodes(
     spec: GeneratorSpec, communities: Communities, permutation: IdPermutation, means: np.ndarray, block: int
 ) -> Iterator[DrawnPiece]:
-    """Yields features [n, F], labels [n] and the ascending ids of each split of one block."""
+    """Yields features [n, F], labels [n] and ascending ids of each split of one block. Features are
+    the class's mean plus normal noise of variance 1 a column: too much for one node's features to
+    tell the class. The mean over its neighbours, mostly of its class, does."""
     random = spec.random(RandomStream.NODES, block)
     ids = np.arange(block * BLOCK_NODES, min((block + 1) * BLOCK_NODES, spec.nodes))
     community_class = communities.group_class[communities.group_of(permutation.to_place(ids))]
@@ -287,7 +283,7 @@ def _make_nodes(
 def community_pieces(
     spec: GeneratorSpec, start_phase: StartPhase, folder: Path | None, piece_nodes: int
 ) -> Iterator[DrawnPiece]:
-    """Yields the pieces of a graph. ``folder``: where edges are sorted; None: in memory."""
+    """Yields the arrays of a graph, in parts. ``folder``: where edges are sorted; None: memory."""
     communities, permutation = make_communities(spec), IdPermutation(spec)
     blocks = range(-(-spec.nodes // BLOCK_NODES))
 

@@ -1,7 +1,7 @@
 """Draws a graph in the shape of papers100M, in blocks of nodes.
 
-`PapersSpec` has the laws. A block's random numbers depend on the seed and the number of the block
-alone, so threads make blocks in any order.
+`PapersSpec` has the laws. A block's random numbers depend only on the seed and the block's index,
+so threads make blocks in any order.
 """
 
 from __future__ import annotations
@@ -21,17 +21,15 @@ from pyg_batchgnn.data.generator.spec import PapersSpec, RandomStream
 from pyg_batchgnn.data.meta import attribute_array, csc_array, split_array
 from pyg_batchgnn.types import EDGES, FEATURES, LABELS, NODES
 
-#: The nodes of a block, which one thread makes at a time. About half a million edges.
-BLOCK_NODES = 1 << 15
+BLOCK_NODES = 1 << 15  # The nodes that one thread makes at a time, with about half a million edges.
 _THREADS = 2
-#: Steps of the bisection for the scale of in-degrees. Each halves the error.
-_STEPS = 64
+_STEPS = 64  # steps of the bisection for the scale of in-degrees; each halves the error
 
 _Made = TypeVar("_Made")
 
 
 def papers_pieces(spec: PapersSpec, start_phase: StartPhase) -> Iterator[DrawnPiece]:
-    """Yields the pieces of a graph. Two threads make blocks while the caller takes them."""
+    """Yields the arrays of a graph, in parts. Two threads make the next blocks meanwhile."""
     drawn = spec.random(RandomStream.SPLITS).choice(spec.nodes, sum(spec.splits.values()), replace=False)
     parts = np.split(drawn, np.cumsum(list(spec.splits.values()))[:-1])
     for name, part in zip(spec.splits, parts, strict=True):
@@ -57,7 +55,6 @@ def papers_pieces(spec: PapersSpec, start_phase: StartPhase) -> Iterator[DrawnPi
 
 
 def _in_order(make: Callable[[int], _Made], spec: PapersSpec, advance: Advance) -> Iterator[_Made]:
-    """Yields what is made of every block, in order, while threads make the next ones."""
     with ThreadPoolExecutor(_THREADS) as pool:
         waiting: deque[Future[_Made]] = deque()
         try:
@@ -83,8 +80,7 @@ def _nodes(spec: PapersSpec, block: int) -> slice:
 
 
 class _Ranks:
-    """The nodes by rank. ``node``: [N] int32, the node of each rank. ``labels``: [N], the class of
-    each node."""
+    """The nodes by rank. ``node``: [N] int32, the node at each rank. ``labels``: [N], by node."""
 
     def __init__(self, spec: PapersSpec) -> None:
         self.node = np.arange(spec.nodes, dtype=np.int32)
@@ -96,7 +92,8 @@ class _Ranks:
 
 
 def scale_of_degrees(spec: PapersSpec) -> float:
-    """Returns s of the law of in-degrees: their mean, the sum of P(at least k), is `degree`."""
+    """Returns s of the law of in-degrees, so that their mean is `degree`: the sum over k of the
+    probability of at least k in-edges."""
     k = np.arange(1, spec.most_in_edges + 1, dtype=np.float64)
     low, high = 1e-9, 1e9
     for _ in range(_STEPS):
@@ -137,15 +134,14 @@ def _sources(spec: PapersSpec, ranks: _Ranks, degrees: np.ndarray, block: int) -
 
 
 def class_means(spec: PapersSpec) -> np.ndarray:
-    """Returns [C, F] float32, the mean features of each class, of length `signal`."""
     means = spec.random(RandomStream.CLASS_MEANS).standard_normal((spec.classes, spec.features))
     means *= spec.signal / np.linalg.norm(means, axis=1, keepdims=True)
     return means.astype(np.float32)
 
 
 def _features(spec: PapersSpec, labels: np.ndarray, means: np.ndarray, block: int) -> np.ndarray:
-    """Returns [n, F] int16, the bits of bfloat16 features of a block. The noise takes one of 256
-    values with equal probability: a byte, times a factor that makes the variance 1."""
+    """Returns [n, F] int16, the bits of a block's bfloat16 features. The noise has 256 equally
+    likely values: a byte, times a factor that makes the variance 1."""
     at = _nodes(spec, block)
     rows = at.stop - at.start
     size = rows * spec.features

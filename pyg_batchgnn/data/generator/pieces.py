@@ -1,4 +1,4 @@
-"""The pieces that generated graphs are made of, and the progress bar beside them."""
+"""What generated graphs are drawn as, and the progress bar beside it."""
 
 from __future__ import annotations
 
@@ -11,23 +11,21 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-#: What to call after each step of a phase.
-Advance = Callable[[], None]
-#: Starts a phase of a number of steps.
-StartPhase = Callable[[str, int], Advance]
+Advance = Callable[[], None]  # Told after each step of a phase.
+StartPhase = Callable[[str, int], Advance]  # Starts a phase, by its name and its number of steps.
 
 
 class DrawnPiece(NamedTuple):
-    """The next rows of an array of a graph, or the next edges of `edge_index`."""
+    """The next rows of a graph's array, or the next edges of `edge_index`."""
 
-    array: str
-    values: np.ndarray  # [n, ...], or [2, n] edges
-    dtype: torch.dtype | None = None  # where NumPy lacks it: `values` are integers of its width
-    rows: int | None = None  # of the whole array, where that is known
+    array: str  # the array's name, as in a folder
+    values: np.ndarray  # [n, ...] rows, or [2, n] edges
+    dtype: torch.dtype | None = None  # if NumPy lacks it, and `values` are integers of its width
+    rows: int | None = None  # rows of the whole array, if known
 
 
 class ProgressBar(enum.Enum):
-    """The choice to show a progress bar. AUTO: from a million nodes on, on a terminal."""
+    """Whether a progress bar is shown. AUTO: from a million nodes on, on a terminal."""
 
     AUTO = "auto"
     SHOW = "show"
@@ -36,7 +34,6 @@ class ProgressBar(enum.Enum):
 
 @contextmanager
 def progress_bar(nodes: int, progress: ProgressBar) -> Iterator[StartPhase]:
-    """Yields what starts a phase."""
     wanted = nodes >= 1_000_000 and sys.stderr.isatty()
     if progress is ProgressBar.HIDE or (progress is ProgressBar.AUTO and not wanted):
         yield lambda _phase, _steps: lambda: None

@@ -17,8 +17,6 @@ MAX_NODES = 2**31  # two ids make one 64-bit sort key, and ids are stored as int
 
 
 class RandomStream(enum.IntEnum):
-    """The independent streams of random numbers."""
-
     COMMUNITIES = 1
     PERMUTATION = 2
     CLASS_MEANS = 3
@@ -30,16 +28,16 @@ class RandomStream(enum.IntEnum):
 
 
 class GraphSpec:
-    """What the parameters of all generated graphs have in common."""
+    """The base of the parameters of generated graphs."""
 
     KIND: ClassVar[str]  # the name for `load_dataset`, before the colon
-    ABOUT: ClassVar[str]  # what such a graph is, as the subject of a sentence
+    ABOUT: ClassVar[str]  # such a graph, as the subject of a sentence
     ORIGIN: ClassVar[str]  # the name of the parameters in META.json
-    #: the arrangement of random numbers. Folders made by another one are not taken for this one's
+    #: of the order of random numbers; folders of another version are not reused
     VERSION: ClassVar[int] = 1
 
     def _check(self: Any, bounds: Mapping[str, tuple[float, float]]) -> None:
-        """Raises DatasetError unless all fields are numbers within their bounds."""
+        """Raises `DatasetError` unless all fields are numbers within their bounds."""
         for field in fields(self):
             value = getattr(self, field.name)
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
@@ -53,7 +51,7 @@ class GraphSpec:
 
     @property
     def name(self: Any) -> str:
-        """The name for `load_dataset`: the first two fields, and those that are not defaults."""
+        """The name for `load_dataset`: the first two fields, and all that are not defaults."""
         default = type(self)()
         changes = [
             f"{field.name}={getattr(self, field.name)}"
@@ -64,28 +62,27 @@ class GraphSpec:
 
     @property
     def source(self) -> str:
-        """The sentence that says where such a data set comes from."""
+        """A sentence that says how the data set was made."""
         said = self.name.removeprefix(f"{self.KIND}:")
         return f"{self.ABOUT} made by this package's generator ({said}); not real data."
 
     @property
     def origin(self: Any) -> dict[str, Any]:
-        """What META.json says that a folder was made from."""
+        """What META.json says about how the folder was made."""
         return {self.ORIGIN: asdict(self), "generator_version": self.VERSION}
 
     @property
     def schema(self) -> Schema:
-        """The node types and the relations."""
         return HOMOGENEOUS
 
     @property
     def num_nodes(self: Any) -> dict[str, int]:
-        """The number of nodes of each type."""
+        """The number of nodes by type."""
         return {"node": self.nodes}
 
     @property
     def num_classes(self: Any) -> dict[str, int]:
-        """The number of classes of each type; 0 where nodes have none."""
+        """The number of classes by type; 0 without classes."""
         return {"node": self.classes}
 
     @property
@@ -94,25 +91,27 @@ class GraphSpec:
         raise NotImplementedError
 
     def random(self: Any, stream: RandomStream, block: int = 0) -> np.random.Generator:
-        """Returns random numbers of one stream and block, whatever the order of blocks."""
+        """Returns the generator of one stream and block: blocks can be drawn in any order."""
         return np.random.default_rng([self.seed, int(stream), block])
 
 
 @dataclass(frozen=True)
 class GeneratorSpec(GraphSpec):
-    """The parameters of a generated graph. Equal parameters give equal bytes.
+    """The parameters of a generated graph. Equal parameters give equal bytes. Raises `DatasetError`
+    for a value out of bounds.
+
+    >>> generate(GeneratorSpec(nodes=1_000, classes=4)).num_nodes
+    1000
 
     Attributes:
-        nodes: number of nodes N, from 4 a class up to 2^31.
+        nodes: number of nodes N, from 4 per class up to 2^31.
         seed: seed of every random choice.
-        degree: mean number of neighbours aimed at; merging parallel edges loses about a tenth of
-            it.
-        classes, features: number of classes C, and of feature columns F.
+        degree: mean number of neighbours aimed at; merging parallel edges loses about a tenth.
+        classes: number of classes C.
+        features: number of feature columns F.
         exponent: exponent of the power law of degrees, above 2.
-        signal: distance of a class's mean feature vector from the origin, in standard deviations of
-            the noise.
-        label_noise: share of nodes whose label is replaced by a random class: a ceiling on any
-            accuracy.
+        signal: length of a class's mean feature vector, in standard deviations of the noise.
+        label_noise: share of nodes with a random class as label: a ceiling on any accuracy.
         train, val, test: share of nodes in each split.
         half: 1 stores features as float16, 0 as float32.
     """
@@ -155,7 +154,7 @@ class GeneratorSpec(GraphSpec):
 
     @property
     def feature_dtype(self) -> type:
-        """NumPy's type of the stored features."""
+        """NumPy's dtype of the features."""
         return np.float16 if self.half else np.float32
 
     @property
@@ -165,7 +164,8 @@ class GeneratorSpec(GraphSpec):
         return edges + self.nodes * (feature + 16)
 
 
-#: The relations that are drawn, with the mean number of edges of each node of the first type.
+#: The relations that are drawn, with the mean number of edges per node of the source type; None: as
+#: in the parameters.
 DRAWN: dict[Relation, float | None] = {
     ("paper", "cites", "paper"): None,  # of the spec
     ("paper", "has_topic", "field"): 4.0,
@@ -183,7 +183,8 @@ TYPED_SCHEMA = Schema(("author", "field", "institution", "paper"), tuple(sorted(
 
 @dataclass(frozen=True)
 class TypedGeneratorSpec(GraphSpec):
-    """The parameters of a generated graph of several types. Equal parameters give equal bytes.
+    """The parameters of a generated graph of several node types. Equal parameters give equal bytes.
+    Raises `DatasetError` for a value out of bounds.
 
     Papers have features "x", class numbers "y" and a "time"; authors have three labels "y" each;
     fields and institutions have no attributes. Edges of "cites" have the "time" of the citing
@@ -232,7 +233,7 @@ class TypedGeneratorSpec(GraphSpec):
 
     @property
     def name(self) -> str:
-        """The graph's name for `load_dataset`: all fields."""
+        """The name for `load_dataset`: all fields."""
         return f"{self.KIND}:{','.join(f'{key}={value}' for key, value in asdict(self).items())}"
 
     @property
@@ -240,35 +241,34 @@ class TypedGeneratorSpec(GraphSpec):
         return int(self.papers * (4 * self.features + 8 * (2 * self.degree + 2 * 8) + 64))
 
 
-#: What papers100M has: nodes, and those of its splits.
+#: The nodes of papers100M, and of its splits.
 _PAPERS, _PAPERS_SPLITS = 111_059_956, {"train": 1_207_179, "val": 125_265, "test": 214_338}
-#: A node has at most this many in-edges.
-_MOST_IN_EDGES = 1 << 17
+_MOST_IN_EDGES = 1 << 17  # the most in-edges of a node
 
 
 @dataclass(frozen=True)
 class PapersSpec(GraphSpec):
     """The parameters of a generated graph in the shape of papers100M. Equal parameters give equal
-    bytes.
+    bytes. Raises `DatasetError` for a value out of bounds.
 
-    Features are bfloat16, labels are narrow integers, and edges lie by destination, without ids
-    and without an order among the in-edges of a node. Self loops and parallel edges occur.
+    Features are bfloat16, labels are narrow integers, and edges lie by destination, without ids and
+    without an order among the in-edges of a node. Self loops and parallel edges occur.
 
-    In-degrees: a node has at least k in-edges with probability (1 + k / s)^-tail, and none has more
-    than 131,072; s gives the mean `degree`. With the defaults s is 7.55: 17 % of the nodes have no
+    In-degrees: a node has at least k in-edges with probability (1 + k / s)^-tail, and at most
+    131,072. s makes the mean `degree`; with the defaults it is 7.55: 17 % of the nodes have no
     in-edge, 47 % at most three, 0.7 % more than 200.
 
-    Sources: nodes have ranks. A source has a rank below r with probability (r / N)^(1 / skew).
-    With a skew of 2 the first hundredth of the ranks is a tenth of all sources, the first rank of
-    1.6 G edges is 150,000 of them, and out-degrees have a power law of exponent 3. Ranks are
-    scattered over the ids by a random permutation.
+    Sources: each node has a rank, from 0 to N - 1, in a random order. A source has a rank below r
+    with probability (r / N)^(1 / skew). With a skew of 2 the first hundredth of the ranks makes up
+    a tenth of all sources, the first rank of 1.6 G edges 150,000 of them, and out-degrees follow a
+    power law of exponent 3.
 
     Classes: the class of rank r is r modulo `classes`. A share `homophily` of the sources is moved
     to the nearest rank of the target's class. Features are the mean of the node's class plus
-    uniform noise of variance 1 a column.
+    uniform noise of variance 1 per column.
 
     Attributes:
-        nodes: number of nodes N, from 4 a class up to 2^31.
+        nodes: number of nodes N, from 4 per class up to 2^31.
         seed: seed of every random choice.
         degree: mean number of in-edges.
         tail: exponent of the law of in-degrees, above 1.
@@ -276,7 +276,7 @@ class PapersSpec(GraphSpec):
         classes: number of classes.
         features: number of feature columns.
         signal: length of a class's mean feature vector, in standard deviations of the noise.
-        homophily: share of the sources that have the class of their target on purpose.
+        homophily: share of the sources that are moved to the class of their target.
     """
 
     KIND = "papers-like"
@@ -309,12 +309,12 @@ class PapersSpec(GraphSpec):
 
     @property
     def splits(self) -> dict[str, int]:
-        """The number of nodes of each split, scaled as those of papers100M."""
+        """The number of nodes in each split, in the proportions of papers100M."""
         return {name: max(1, round(self.nodes * count / _PAPERS)) for name, count in _PAPERS_SPLITS.items()}
 
     @property
     def most_in_edges(self) -> int:
-        """No node has more in-edges."""
+        """The most in-edges that a node can have."""
         return min(_MOST_IN_EDGES, self.nodes)
 
     @property

@@ -25,7 +25,6 @@ _NEAR, _LABEL_NOISE, _EXPONENT = 0.8, 0.05, 2.5
 
 
 def typed_pieces(spec: TypedGeneratorSpec) -> Iterator[DrawnPiece]:
-    """Yields the pieces of a graph."""
     groups = dict(zip(TYPED_SCHEMA.relations, TYPED_SCHEMA.edge_groups, strict=True))
     reverse_of = {drawn: reverse for reverse, drawn in REVERSED.items()}
     for number, (relation, mean) in enumerate(DRAWN.items()):

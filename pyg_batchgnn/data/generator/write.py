@@ -1,4 +1,4 @@
-"""Makes a generated graph in memory, or in pieces in a folder."""
+"""Makes a generated graph in memory, or in a folder, some rows at a time."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from pyg_batchgnn.types import FEATURES, LABELS, Group
 AnySpec = GeneratorSpec | TypedGeneratorSpec | PapersSpec
 
 PIECE_NODES = 1 << 19
-#: The attributes that generated graphs have.
 _ATTRIBUTES = (FEATURES, LABELS, "time")
 
 
 def generate(spec: AnySpec) -> Dataset:
-    """Makes a graph in memory, of the bytes that `generate_folder` writes. `GeneratorSpec` edges go
-    both ways, sorted by source and then destination, without self loops or repeats."""
+    """Makes a graph in memory, with the bytes that `generate_folder` writes. The edges of a
+    `GeneratorSpec` go both ways, sorted by source and destination, without self loops or repeats.
+    Raises `DatasetError`."""
     pieces: dict[str, list[np.ndarray]] = {}
     types: dict[str, torch.dtype] = {}
     for piece in _pieces(spec, lambda _phase, _steps: lambda: None):
@@ -87,18 +87,24 @@ def generate_folder(
     piece_nodes: int = PIECE_NODES,
     progress: ProgressBar = ProgressBar.AUTO,
 ) -> Path:
-    """Makes a graph in a new folder that `read_folder` maps, in pieces; returns the folder, which
-    appears only when it is complete.
+    """Makes a graph in a new folder, which `read_folder` maps and which may exceed memory. Returns
+    the folder.
 
-    Of a `GeneratorSpec` peak memory is about 32 * degree bytes per node of a piece, not of the
-    graph, and on the way the folder takes about twice the disk space of the finished edges. Of a
-    `PapersSpec` memory peaks at 10 bytes per node and about 200 MiB, so at 1.3 GiB for as many
-    nodes as papers100M has.
+    >>> generate_folder(GeneratorSpec(nodes=10**8, half=1), "graphs/large")  # doctest: +SKIP
+
+    With a `GeneratorSpec`, memory peaks at about 32 * degree bytes per node of ``piece_nodes``, and
+    the folder takes about twice the disk space of the finished edges meanwhile. With a
+    `PapersSpec`, memory peaks at 10 bytes per node and about 200 MiB: 1.3 GiB for papers100M.
 
     Args:
-        piece_nodes: sources of a `GeneratorSpec` whose edges are sorted at once. It does not change
-            the result.
+        spec: the graph's parameters.
+        path: the new folder; it must not exist, and appears only when it is complete.
+        piece_nodes: with a `GeneratorSpec`, the sources whose edges are sorted at once. It does not
+            change the result.
         progress: whether a progress bar is shown.
+
+    Raises:
+        DatasetError: ``path`` exists, the disk lacks space, or ``piece_nodes`` is below 1.
     """
     if piece_nodes < 1:
         raise DatasetError(f"generator: piece_nodes is {piece_nodes}; give 1 or more")

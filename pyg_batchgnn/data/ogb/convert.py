@@ -1,4 +1,4 @@
-"""Turns OGB's raw files into a folder of .npy arrays that can be mapped; done once."""
+"""Converts OGB's raw files, once, to a folder of .npy arrays that can be mapped."""
 
 from __future__ import annotations
 
@@ -38,7 +38,6 @@ _SPLITS = {"train": "train", "val": "valid", "test": "test"}
 
 
 def raw_files(table: OgbTable, folder: Path) -> list[Path]:
-    """Returns the raw files that are needed."""
     if table.layout is RawLayout.BINARY:
         splits = folder / "split" / table.split
         return [
@@ -49,7 +48,7 @@ def raw_files(table: OgbTable, folder: Path) -> list[Path]:
 
 
 def raw_sizes(table: OgbTable, folder: Path) -> dict[str, int]:
-    """Returns the bytes of each raw file, which tell whether a conversion is still current."""
+    """Returns the bytes of each raw file; if they change, a conversion is outdated."""
     if not (folder / "raw").is_dir():
         return {}
     files = raw_files(table, folder)
@@ -57,10 +56,9 @@ def raw_sizes(table: OgbTable, folder: Path) -> dict[str, int]:
 
 
 def convert(table: OgbTable, folder: Path, target: Path) -> None:
-    """Writes `target`, a folder that `read_folder` reads, from the raw files in `folder`. A
-    UserWarning names what is not converted. Arrays go through memory in pieces of about 16 MiB.
-    Node ids become int32 where they fit. An edge list that holds each undirected edge once is
-    followed by the reverse of every edge."""
+    """Writes `target`, a folder for `read_folder`, from the raw files in `folder`. A UserWarning
+    names what is not converted. Arrays go through memory 16 MiB at a time. Node ids become int32 if
+    they fit. To an edge list with each undirected edge once, all reverses are added."""
     _warn_of_unread(table, folder)
     with new_folder(target) as temporary:
         if table.layout is RawLayout.BINARY:
@@ -107,11 +105,11 @@ def _write_splits(folder: Path, target: Path, group: Group) -> None:
 
 @dataclass(frozen=True)
 class RawTables:
-    """Raw files of CSV, of one node type and relation or of several."""
+    """The CSV files of a data set, of one node type and relation or of several."""
 
     table: OgbTable
-    folder: Path  # the data set's folder, with raw/ and split/ in it
-    schema: Schema  # the node types and the relations, in alphabetical order as OGB has them
+    folder: Path  # holds raw/ and split/
+    schema: Schema  # node types and relations, in alphabetical order, as in OGB
     num_nodes: dict[str, int]
     # The types that have features, labels and splits.
     with_x: list[str]
@@ -149,7 +147,7 @@ class RawTables:
         return self.table.layout is RawLayout.TYPED_CSV
 
     def of_nodes(self, name: str, what: str, folder: str = "") -> Path:
-        """Returns a file of a node type, in a folder of its own if there are several types."""
+        """Returns a file of a node type; with several types it lies in the type's folder."""
         raw = self.folder / "raw"
         return (raw / (folder or what) / name if self._is_typed else raw) / f"{what}.csv.gz"
 
@@ -162,7 +160,7 @@ class RawTables:
         return folder / name if self._is_typed else folder
 
     def further_files(self) -> set[Path]:
-        """Returns the files of further attributes. Those of several types need not exist."""
+        """Returns the files of further attributes; with several types they may be missing."""
         more = self.table.of_nodes, self.table.of_edges
         return {
             *(self.of_nodes(name, one, "node-feat") for name in self.num_nodes for one in more[0]),
@@ -186,7 +184,6 @@ class RawTables:
 
 
 def convert_tables(raw: RawTables, target: Path) -> None:
-    """Writes the arrays of raw files of CSV."""
     for group, name in zip(raw.schema.node_groups, raw.schema.node_types, strict=True):
         count = raw.num_nodes[name]
         if name in raw.with_x:
@@ -237,8 +234,8 @@ def _write_features(file: Path, target: Path, rows: int) -> None:
 
 
 def _write_more(file: Path, target: Path, group: Group, rows: int, times: int = 1) -> None:
-    """Converts a further attribute of one column, if it is there, to int64 if all numbers are
-    whole; it is repeated for reverse edges."""
+    """Converts a further attribute of one column, if its file is there: to int64 if all numbers are
+    whole. ``times``: 2 repeats it for reverse edges."""
     if not file.is_file():
         return
     name = file.name.partition(".")[0]
@@ -251,7 +248,7 @@ def _write_more(file: Path, target: Path, group: Group, rows: int, times: int = 
 
 
 def _one_count(file: Path, count: str, counts: np.ndarray) -> int:
-    """Returns the number of nodes or edges. OGB lists it for each graph; here there is one."""
+    """Returns the count of nodes or edges. OGB lists one for each graph; here is one graph."""
     if counts.size != 1 or counts.dtype.kind not in "iu" or int(counts.flat[0]) < 0:
         raise broken(file, count, f"holds {counts.ravel().tolist()[:5]}, expected one count", _AGAIN)
     return int(counts.flat[0])
@@ -284,7 +281,7 @@ _READ = ("num_nodes_list", "num_edges_list", "edge_index", "node_feat")
 
 
 def convert_binary(folder: Path, target: Path) -> int:
-    """Writes edges, features and labels; returns the number of nodes."""
+    """Writes edges, features and labels. Returns the number of nodes."""
     archive = folder / "raw" / "data.npz"
     counts = []
     for name in ("num_nodes_list", "num_edges_list"):
@@ -348,7 +345,6 @@ def link_files(table: OgbTable, folder: Path) -> list[Path]:
 
 
 def convert_link_splits(table: OgbTable, folder: Path, target: Path) -> None:
-    """Writes the links of each split, with their negatives and attributes."""
     for split, file in zip(_SPLITS, link_files(table, folder), strict=True):
         found = read_split_file(file)
         arrays = _pairs(file, found) if table.links is StoredLinks.PAIRS else _targets(file, found)
@@ -397,7 +393,7 @@ def _unfit(file: Path, name: str, values: np.ndarray, wanted: str) -> Exception:
 
 
 def narrow_ids(file: Path, ids: np.ndarray, num_nodes: int, id_type: type) -> np.ndarray:
-    """Returns node ids in their stored type, checked first: narrowing would hide a bad one."""
+    """Returns node ids in their stored dtype, checked first: narrowing would hide a bad one."""
     if ids.size and not 0 <= int(ids.min()) <= int(ids.max()) < num_nodes:
         worst = int(ids.max()) if int(ids.max()) >= num_nodes else int(ids.min())
         raise broken(file, "edge_index", f"node id {worst} is outside [0, {num_nodes})", _AGAIN)

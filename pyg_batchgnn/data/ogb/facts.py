@@ -1,4 +1,4 @@
-"""The facts that are known beforehand of each OGB data set (OGB 1.3.6)."""
+"""What is known beforehand of each OGB data set (OGB 1.3.6)."""
 
 from __future__ import annotations
 
@@ -6,41 +6,35 @@ import enum
 from dataclasses import dataclass
 
 
-class RawLayout(enum.Enum):
-    """The ways in which OGB ships the raw arrays."""
-
+class RawLayout(enum.Enum):  # how OGB ships the raw arrays
     CSV = "csv"
     BINARY = "binary"
     TYPED_CSV = "csv by node type and relation"
 
 
-class StoredEdges(enum.Enum):
-    """The directions that the raw edge list holds."""
-
+class StoredEdges(enum.Enum):  # which directions the raw edge list holds
     DIRECTED = "directed"
     EACH_ONCE = "each undirected edge once"
 
 
-class StoredLinks(enum.Enum):
-    """The forms of the splits of OGB's link data sets, which are files of `torch.save`."""
-
+class StoredLinks(enum.Enum):  # what the splits of link data sets hold, files of `torch.save`
     PAIRS = "pairs, and pairs that are no links"  # "edge" and "edge_neg", [n, 2] each
     TARGETS = "sources and targets, and negative targets"  # "source_node", "target_node", ..._neg
 
 
 @dataclass(frozen=True)
 class OgbTable:
-    """One OGB data set."""
+    """An OGB data set: how its raw files are read."""
 
-    name: str  # OGB's name
+    name: str
     num_classes: int
-    split: str  # name of OGB's split, a folder under split/
+    split: str  # OGB's split, a folder in split/
     layout: RawLayout
-    edges: StoredEdges  # which directions the raw file holds
-    archive: str  # what to download, and the folder inside it
-    links: StoredLinks | None = None  # the form of the splits; None for a data set of nodes
-    of_nodes: tuple[str, ...] = ()  # further files of node attributes, of whole numbers
-    of_edges: tuple[str, ...] = ()  # further files of edge attributes, of whole numbers
+    edges: StoredEdges  # which directions the raw edge list holds
+    archive: str  # the archive to download, and the folder inside it
+    links: StoredLinks | None = None  # what the splits hold; None: a data set of nodes
+    of_nodes: tuple[str, ...] = ()  # files of further node attributes, whole numbers
+    of_edges: tuple[str, ...] = ()  # files of further edge attributes, whole numbers
 
     @property
     def folder(self) -> str:

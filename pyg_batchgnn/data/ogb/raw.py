@@ -17,13 +17,12 @@ import torch
 from pyg_batchgnn.data.errors import DatasetError, broken, missing
 from pyg_batchgnn.data.files.npy import NpyHeader, read_header
 
-#: Bytes that are read at a time.
-PIECE_BYTES = 1 << 24
+PIECE_BYTES = 1 << 24  # bytes that are read at a time
 _AGAIN = "download the data set again"
 
 
 def read_csv_gz(path: Path, array: str, dtype: np.dtype | type, columns: int | None = None) -> np.ndarray:
-    """Reads a whole table as [rows, columns]; see `csv_gz_pieces`."""
+    """Returns a whole table, [rows, columns]; arguments and errors as in `csv_gz_pieces`."""
     pieces = list(csv_gz_pieces(path, array, dtype, columns))
     return np.concatenate(pieces) if pieces else np.empty((0, columns or 1), dtype)
 
@@ -31,9 +30,9 @@ def read_csv_gz(path: Path, array: str, dtype: np.dtype | type, columns: int | N
 def csv_gz_pieces(
     path: Path, array: str, dtype: np.dtype | type, columns: int | None = None, piece_bytes: int = PIECE_BYTES
 ) -> Iterator[np.ndarray]:
-    """Yields the rows of a table of numbers, CSV without a header that gzip compressed, in arrays
-    [rows, columns] of about `piece_bytes` of text each. ``columns``: by default those of the first
-    row. Empty fields are errors, "nan" is NaN."""
+    """Yields the rows of a table of numbers, gzipped CSV without a header, in arrays [rows,
+    columns] of about `piece_bytes` of text each. ``columns``: None: as in the first row. "nan" is
+    NaN. Raises `DatasetError`, also for empty fields."""
     if not path.is_file():
         raise missing(path, array, _AGAIN)
     first = 0
@@ -55,7 +54,7 @@ def csv_gz_pieces(
 
 
 class NpzMember:
-    """One array of an open .npz archive, streamed, so that it may be larger than memory."""
+    """An array of an open .npz archive, streamed, so that it may be larger than memory."""
 
     def __init__(self, path: Path, array: str, stream: IO[bytes]) -> None:
         self.path = path
@@ -64,7 +63,7 @@ class NpzMember:
         self._stream = stream
 
     def pieces(self, piece_bytes: int = PIECE_BYTES) -> Iterator[np.ndarray]:
-        """Yields the elements in order as flat arrays; the first index varies slowest."""
+        """Yields the elements in order, in flat arrays; the first index varies slowest."""
         if self.header.fortran_order and len(self.header.shape) > 1:
             raise broken(self.path, self.array, "is stored in Fortran order", "save the array in C order")
         yield from self._pieces(piece_bytes)
@@ -90,7 +89,8 @@ class NpzMember:
 
 @contextmanager
 def open_member(path: Path, array: str) -> Iterator[NpzMember]:
-    """Opens an array of a .npz archive; errors of reading inside the `with` name file and array."""
+    """Opens an array of a .npz archive, as a context. Errors of reading in the block become a
+    `DatasetError` that names file and array."""
     if not path.is_file():
         raise missing(path, array, _AGAIN)
     try:
@@ -111,11 +111,11 @@ _reconstruct: Any = np.array([0]).__reduce__()[0]
 
 
 def _no_bytes() -> bytes:
-    """Returns the contents of an array without elements, for which a pickle calls ``bytes()``."""
+    """Returns the contents of an empty array, for which a pickle calls ``bytes()``."""
     return b""
 
 
-#: What a pickle of an array of numbers names. NumPy 1 and 2 name the first one differently.
+#: All that a pickle of an array of numbers names. NumPy 1 and 2 name the first one differently.
 _ALLOWED: list[Any] = [
     (_reconstruct, "numpy.core.multiarray._reconstruct"),
     (_reconstruct, "numpy._core.multiarray._reconstruct"),
@@ -128,7 +128,7 @@ _ALLOWED: list[Any] = [
 
 
 def read_split_file(path: Path) -> dict[str, np.ndarray]:
-    """Reads a dict of NumPy arrays by name that `torch.save` wrote; all else is refused."""
+    """Returns the NumPy arrays by name in a file of `torch.save`. Raises `DatasetError`."""
     name = path.stem
     if not path.is_file():
         raise missing(path, name, _AGAIN)

@@ -23,9 +23,7 @@ from pyg_batchgnn.data.places import DATA_VARIABLE
 CONVERTED = "pyg_batchgnn"  # folder beside raw/ and split/
 
 
-class Download(enum.Enum):
-    """The choice whether a data set that is not on disk may be downloaded."""
-
+class Download(enum.Enum):  # whether a data set that is not on disk may be downloaded
     IF_MISSING = "if_missing"
     NEVER = "never"
 
@@ -37,23 +35,26 @@ def read_ogb(
     download: Download = Download.IF_MISSING,
     converted: str | Path | None = None,
 ) -> Dataset:
-    """Reads an OGB data set from OGB's raw layout.
+    """Reads an OGB data set from OGB's raw layout. The first call converts it to arrays, which
+    later calls map.
 
-    The edges of ogbn-products come in both directions, those of ogbn-arxiv and ogbn-papers100M as
-    directed edges (citing, cited). ogbn-mag has four node types and four relations, as directed by
-    OGB, and the attributes "node_year" of papers and "edge_reltype" of edges. The edges of
-    ogbl-collab come in both directions, those of ogbl-citation2 as directed edges. Both have links
-    in splits (see `LinkSplit`), with OGB's negatives.
+    Edges of ogbn-products and ogbl-collab come in both directions; those of ogbn-arxiv,
+    ogbn-papers100M and ogbl-citation2 are directed (citing, cited). ogbn-mag has four node types
+    and four relations, as directed by OGB, and the attributes "node_year" of papers and
+    "edge_reltype" of edges. The ogbl data sets have links in splits (see `LinkSplit`), with OGB's
+    negatives.
 
     Args:
         name: "ogbn-arxiv", "ogbn-products", "ogbn-papers100M", "ogbn-mag", "ogbl-collab" or
             "ogbl-citation2".
-        root: folder that holds (or shall hold) `ogbn_arxiv` and so on; that folder itself is
-            accepted too. Without it: the folder named by PYG_BATCHGNN_DATA, else `dataset` in the
-            working directory, where the package ogb puts data sets.
+        root: folder that holds, or shall hold, `ogbn_arxiv` and so on; or that folder itself. None:
+            the folder in PYG_BATCHGNN_DATA, else `dataset` in the working directory, where the
+            package ogb puts data sets.
         download: whether to download a data set that is not there (needs the package `ogb`).
-        converted: folder for the arrays made from the raw files; `pyg_batchgnn` beside them without
-            it.
+        converted: folder for the converted arrays; None: `pyg_batchgnn` beside the raw files.
+
+    Raises:
+        DatasetError: a file is missing or damaged, or the download failed.
     """
     table = OGB_TABLES[name]
     root = _root(root)
@@ -92,7 +93,7 @@ def _find(table: OgbTable, root: Path) -> Path | None:
 
 
 def _make_room(target: Path) -> None:
-    """Removes an outdated conversion, and only that: never a folder with anything else in it."""
+    """Removes an outdated conversion. Raises `DatasetError` if the folder is something else."""
     if not target.exists():
         return
     if "raw_bytes" not in read_meta(target).origin:
@@ -103,10 +104,9 @@ def _make_room(target: Path) -> None:
 
 
 def download_ogb(table: OgbTable, root: Path) -> Path:
-    """Downloads and unpacks a data set to `root`/`table.folder`; returns that folder. Of `ogb` only
-    `download_url` and `extract_zip` are used: its data set classes, and `decide_download`, ask at
-    the prompt before large downloads. Everything happens in a temporary folder, renamed at the
-    end."""
+    """Downloads a data set, unpacks it to `root`/`table.folder`, and returns that folder, which
+    appears only when it is complete. Only `download_url` and `extract_zip` of `ogb` are used: its
+    data set classes, and `decide_download`, ask at the prompt before large downloads."""
     place = root / table.folder
     try:
         from ogb.utils.url import download_url, extract_zip

@@ -38,7 +38,7 @@ _JK_MODES = ("last", "cat", "max", "lstm")
 
 @dataclass(frozen=True)
 class LayerEdges:
-    """The edges of one layer of a model, as its convolution takes them."""
+    """The edges of one layer of a model, as its convolution takes them, with their values."""
 
     edges: Edges  # a minibatch, a `LayerGraph`, or [2, E] int64 with sources above targets
     # The number of the layer in a minibatch, 0 if its input is `Aggregated`; else None.
@@ -51,8 +51,7 @@ class LayerEdges:
         return rows
 
     def dropout(self) -> tuple[int, Tensor | None]:
-        """Returns the key of the layer's dropout, and the original ids of its targets (None: row
-        numbers)."""
+        """Returns the key of the layer's dropout, and its targets' ids (None: row numbers)."""
         if isinstance(self.edges, Tensor):
             return ops.drawn_key(), None
         graph = self.edges
@@ -63,23 +62,24 @@ class LayerEdges:
 
 class NativeModel(BasicGNN):
     """A graph neural network of native convolutions, with the arguments and the ``state_dict`` of
-    PyG's model.
+    PyG's model. See `SAGE` for an example.
 
     ReLU, dropout and batch normalisation are fused with the products. Other activations and
-    normalisations are the modules of torch and PyG. A subclass may override `compute` to change
-    what follows a convolution. A minibatch with one hop less than there are layers is accepted if
-    it carries the aggregates of the first layer (`Aggregated`).
+    normalisations are modules of torch and PyG. A subclass may override `compute` to change what
+    follows a convolution. A minibatch may have one hop less than the model has layers if it carries
+    the aggregates of the first layer (`Aggregated`).
 
     Args:
         in_channels: columns of the features; -1 takes them from the first call.
         hidden_channels: columns between layers.
         num_layers: the number of convolutions.
-        out_channels: columns of the result; `hidden_channels` where None.
+        out_channels: columns of the result; None for `hidden_channels`.
         dropout: the probability of zeroing an element after a layer in training mode, in [0, 1).
         act: the activation after a layer: a name of ``torch.nn``, a module, or None.
         act_first: applies the activation before the normalisation, not after it.
         norm: the normalisation after a layer: a name of ``torch_geometric.nn.norm``, a module of
             `hidden_channels` columns, or None.
+        act_kwargs, norm_kwargs: arguments of an activation or normalisation given by name.
         jk: jumping knowledge of all layers into a linear layer: "last", "cat", "max" or "lstm".
         **kwargs: the other arguments of the convolutions.
 
@@ -126,8 +126,8 @@ class NativeModel(BasicGNN):
         return type(self).conv(in_channels, out_channels, **kwargs)
 
     def is_followed(self, index: int) -> bool:
-        """Returns whether normalisation, activation and dropout follow a convolution: all but the
-        last, and that too if there is jumping knowledge."""
+        """Returns whether normalisation, activation and dropout follow convolution ``index``: not
+        the last one, unless there is jumping knowledge."""
         return index < len(self.convs) - 1 or self.jk_mode is not None
 
     def compute(self, index: int, x: Rows | Aggregated, edges: LayerEdges) -> Tensor:
@@ -156,7 +156,7 @@ class NativeModel(BasicGNN):
         *,
         x: Rows | Aggregated | None = None,
     ) -> ModelOutput:
-        """Returns the logits and the last hidden layer, from the arguments of `forward`."""
+        """Returns the logits and the last layer's input, from the arguments of `forward`."""
         rows, edges = self._arguments(source, edge_index, x)
         values = self._edge_values(edge_weight=edge_weight, edge_attr=edge_attr)
         first = 0 if isinstance(rows, Aggregated) else 1
@@ -206,8 +206,8 @@ class NativeModel(BasicGNN):
             [N, out_channels].
 
         Raises:
-            TypeError, ValueError: the arguments do not go together, the number of hops is not that
-                of layers, or there are no features.
+            TypeError, ValueError: arguments exclude each other, hops and layers differ in number,
+                or there are no features.
         """
         return self.outputs(source, edge_index, edge_weight, edge_attr, x=x).logits
 
@@ -246,14 +246,13 @@ class NativeModel(BasicGNN):
             from a file that is gone with it.
 
         Raises:
-            TypeError, ValueError: a device that is not the CPU, a loader without features, or a
-                normalisation over the nodes of a call.
+            TypeError, ValueError: another device, no features, or a module that mixes rows.
         """
         check_cpu(device, embedding_device)
         return self.infer(nodes_of(loader, memory_budget, progress_bar, scratch), edge_values).logits
 
     def infer(self, nodes: OwnedNodes, edge_values: Sequence[str] = ()) -> ModelOutput:
-        """Returns logits and the last hidden layer of the nodes that a process owns."""
+        """Returns the logits and the last layer's input of the nodes that a process owns."""
         schema = nodes.schema
         if not schema.is_plain:
             raise ValueError(
@@ -319,7 +318,7 @@ class NativeModel(BasicGNN):
 
 
 def _unknown_name(model: str, given: Mapping[str, Any], error: TypeError) -> TypeError:
-    """Returns the error for an argument that PyG's class does not know; others as they are."""
+    """Returns an error that names the known arguments, if ``error`` says that one is unknown."""
     found = re.search(r"unexpected keyword argument '(\w+)'", str(error))
     if found is None or found[1] not in given:
         return error
@@ -339,17 +338,19 @@ def _check_modules(act: Any, norm: Any, jk: Any) -> None:
 
 
 class GAT(NativeModel):
-    """PyG's `GAT` on native layers: the same arguments and ``state_dict``.
+    """PyG's `GAT` on native layers: the same arguments (see `NativeModel`) and ``state_dict``.
 
-    Heads are concatenated, but averaged in a last layer that has no linear layer behind it. The
-    arguments are those of `NativeModel`, and:
+    >>> GAT(data.num_features, 16, 2, 3, heads=4)(data.x, data.edge_index).shape
+    torch.Size([100, 3])
+
+    Heads are concatenated, but the last layer averages them unless a linear layer follows.
 
     Args:
         v2: takes the attention of GATv2 (Brody, Alon and Yahav 2022).
-        heads: the number of heads of every layer; 1 where not given.
-        concat: concatenates heads; where False, every layer averages them.
-        attention_dropout: the probability of dropping an attention weight in training mode;
-            `dropout` where None, as in PyG.
+        heads: the number of heads of every layer; 1 by default.
+        concat: concatenates heads; False averages them in every layer.
+        attention_dropout: the probability of dropping an attention weight in training mode; None
+            for `dropout`, as in PyG.
 
     Raises:
         ValueError: the columns of a layer are not a multiple of ``heads``.
@@ -385,14 +386,19 @@ class GAT(NativeModel):
 
 
 class GCN(NativeModel):
-    """PyG's `GCN` on native layers: the same arguments and ``state_dict``."""
+    """PyG's `GCN` on native layers: the same arguments (see `NativeModel`) and ``state_dict``.
+
+    >>> GCN(data.num_features, 16, 2, 3)(data.x, data.edge_index).shape
+    torch.Size([100, 3])
+    """
 
     conv = GCNConv
     supports_edge_weight = True
 
 
 class SAGE(NativeModel):
-    """PyG's `GraphSAGE` on native layers: the same arguments and ``state_dict``.
+    """PyG's `GraphSAGE` on native layers: the same arguments (see `NativeModel`) and
+    ``state_dict``.
 
     >>> model = SAGE(data.num_features, 16, 2, 3)
     >>> for batch in MacrobatchNeighborLoader(data, [10, 5], export="native", batch_size=32):
@@ -403,15 +409,16 @@ class SAGE(NativeModel):
 
 
 class GIN(NativeModel):
-    """PyG's `GIN` on native layers: the same arguments and ``state_dict``.
+    """PyG's `GIN` on native layers: the same arguments (see `NativeModel`) and ``state_dict``.
 
-    A normalisation that is given by name is also inside the perceptrons. Its statistics cover
-    exactly the rows of each layer. The model of the paper has ``norm="batch_norm"``. The arguments
-    are those of `NativeModel`, and:
+    >>> GIN(data.num_features, 16, 2, 3, norm="batch_norm")(data.x, data.edge_index).shape
+    torch.Size([100, 3])
+
+    A normalisation given by name, as in the paper's model, is inside the perceptrons, too. Its
+    statistics cover exactly the rows of each layer.
 
     Args:
-        inner_channels: the number of columns inside the perceptrons; that of their result where
-            None, as in PyG.
+        inner_channels: columns inside the perceptrons; None for as many as they return, as in PyG.
     """
 
     conv = GINConv

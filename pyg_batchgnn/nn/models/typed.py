@@ -38,7 +38,7 @@ def typed_inputs(
     relations: Sequence[Relation],
     num_layers: int,
 ) -> tuple[Mapping[Any, Any], SampledMinibatch | Mapping[Relation, Tensor]]:
-    """Returns the features by type, and the edges."""
+    """Returns the features by type and the edges, from the arguments of `TypedModel.forward`."""
     if not is_typed(source):
         if not isinstance(source, Mapping) or edge_index is None or x is not None:
             raise TypeError(
@@ -122,8 +122,7 @@ class TypedModel(torch.nn.Module):
         *,
         x: Mapping[str, Rows] | None = None,
     ) -> dict[str, ModelOutput]:
-        """Returns the logits and the last hidden layer by node type, from the arguments of
-        `forward`."""
+        """Returns the logits and the last layer's input by node type; arguments as of `forward`."""
         given = {"edge_weight": edge_weight, "edge_attr": edge_attr}
         values: EdgeValues = {name: one for name, one in given.items() if one is not None}
         rows, edges = typed_inputs(source, edge_index, x, self.relations, self.num_layers)
@@ -152,22 +151,21 @@ class TypedModel(torch.nn.Module):
         scratch: str | Path | None = None,
         edge_values: Sequence[str] = (),
     ) -> dict[str, Tensor]:
-        """Returns the logits of all nodes by node type, each from all its in-neighbours, layer by
-        layer. It is `NativeModel.inference` for several types, with its other arguments.
+        """Returns the logits of all nodes by node type, from the arguments of
+        `NativeModel.inference` and these.
 
         Args:
-            node_types: the types whose logits are wanted; all where None. Types that these do not
-                depend on are not computed.
-            inputs: as of `infer_layers`; the features ``x`` where None. `Embedding.as_features`
-                makes a graph whose features are learned rows.
+            node_types: the types whose logits are wanted; None for all. Types on which these do not
+                depend are not computed.
+            inputs: as in `infer_layers`; None for the features ``x``. `Embedding.as_features` makes
+                a graph with learned rows as features.
 
         Returns:
             [N, out_channels] by node type, float32, or float64 from float64 weights, by node id;
-            over ranks [n, out_channels], by ``loader.all_nodes().node_of(node_type)``.
+                over ranks [n, out_channels], by ``loader.all_nodes().node_of(node_type)``.
 
         Raises:
-            TypeError, ValueError: no loader, a type without features, or a normalisation over the
-                nodes of a call.
+            TypeError, ValueError: as there, or a type has no features.
         """
         nodes = nodes_of(loader, memory_budget, progress_bar, scratch)
         outputs = self.infer(nodes, node_types, inputs, edge_values)
@@ -180,8 +178,7 @@ class TypedModel(torch.nn.Module):
         inputs: ComputeInputs | None = None,
         edge_values: Sequence[str] = (),
     ) -> dict[str, ModelOutput]:
-        """Returns logits and the last hidden layer of the nodes that a process owns, by type, from
-        the arguments of `inference`."""
+        """Returns logits and the last layer's input of the process's nodes, as in `inference`."""
         return infer_model(self, self._steps(edge_values), nodes, node_types, inputs)
 
     def infer_hidden(
@@ -193,14 +190,14 @@ class TypedModel(torch.nn.Module):
         *,
         hidden_types: Collection[str] | None = None,
     ) -> dict[str, Tensor]:
-        """Returns the input of the last layer of the nodes that a process owns, by type.
+        """Returns the last layer's input for the nodes that a process owns, by type.
 
         Args:
-            node_types: the types that the last layer would compute; all where None.
-            hidden_types: the types whose rows are wanted; all that it reads for these where None.
+            node_types: the types that the last layer would compute; None for all.
+            hidden_types: the types to return; None for all that the last layer reads.
 
         Raises:
-            ValueError: the model has jumping knowledge, behind which there is another last layer.
+            ValueError: the model has jumping knowledge, so that its last layer is another one.
         """
         if hasattr(self, "jk"):
             raise ValueError("a model with jumping knowledge has hidden rows by infer(nodes) alone")
@@ -258,22 +255,26 @@ Metadata = tuple[Sequence[str], Sequence[Relation]]
 
 
 def to_hetero(model: NativeModel, metadata: Metadata, aggr: str = "sum") -> TypedModel:
-    """Returns the model that PyG's `to_hetero` makes of PyG's model, on native layers.
+    """Returns a model for several node types, as PyG's `to_hetero` does, on native layers.
+
+    >>> model = to_hetero(SAGE(4, 16, 2, 3), typed.metadata())
+    >>> model(typed.x_dict, typed.edge_index_dict)["paper"].shape
+    torch.Size([50, 3])
 
     Every convolution becomes one per relation, and every other module one per node type. A
-    ``state_dict`` loads both ways. The weights are drawn anew, as in PyG, if there is more than one
-    type or relation.
+    ``state_dict`` of PyG's model loads, and the reverse. The weights are drawn anew, as in PyG, if
+    there is more than one type or relation.
 
     Args:
         model: `SAGE`, `GIN`, `GAT`, or `GCN` if all relations are within one type; not changed.
         metadata: the node types and the relations, PyG's ``data.metadata()``.
-        aggr: how the results of relations into one type become one: "sum", "mean", "min", "max" or
-            "mul".
+        aggr: how the results of several relations into one type are joined: "sum", "mean", "min",
+            "max" or "mul".
 
     Raises:
         TypeError: ``model`` is none of these.
         ValueError: the aggregation is unknown, a layer cannot be used between two types, a type is
-            never updated but read again, or two names are the same for PyG.
+            read but never updated, or PyG would give two names the same module name.
     """
     if not isinstance(model, NativeModel):
         raise TypeError(

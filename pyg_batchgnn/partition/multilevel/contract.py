@@ -1,4 +1,4 @@
-"""The graph of clusters over ranks."""
+"""The graph of clusters, spread over ranks."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from pyg_batchgnn.partition.release import release_memory
 
 @dataclass(frozen=True, eq=False)
 class CoarseLevel:
-    """A coarse graph and the way back to the finer one."""
+    """A coarse graph, and the way back to the finer one."""
 
     graph: RankGraph  # the coarse graph
     nodes: Ghosts  # the distinct coarse nodes of this rank's finer nodes
-    row: Tensor  # [n] int32, the row in ``nodes`` of each of this rank's finer nodes
+    row: Tensor  # [n] int32, for each finer node the row in ``nodes``
 
     def project(self, values: Tensor) -> Tensor:
-        """Returns the values of coarse nodes for this rank's finer nodes, [n]. Collective."""
+        """Returns [n], the coarse nodes' values for this rank's finer nodes. Collective."""
         return self.nodes.pull(self.graph.comm, values)[self.row.to(torch.int64)]
 
 
 def contract(graph: RankGraph, clusters: Clusters) -> CoarseLevel:
-    """Returns the graph whose nodes are the clusters. Collective. It has at most half as many
-    entries as the finer graph on each rank, or a million: the lightest edges are dropped."""
+    """Returns the graph whose nodes are the clusters. Collective. On each rank it has at most half
+    as many entries as the finer graph, or a million: the lightest edges are dropped."""
     comm, nodes = graph.comm, graph.lists.num_nodes
     names, row = ops.number_ghosts(clusters.label[:nodes].contiguous(), range(0), graph.total)
     found, _ = Ghosts.of(comm, names, graph.bounds, torch.empty(0, dtype=torch.int64))
@@ -47,29 +47,27 @@ def contract(graph: RankGraph, clusters: Clusters) -> CoarseLevel:
     return CoarseLevel(RankGraph.of(comm, bounds, lists, clusters.weight[used]), coarse_nodes, row)
 
 
-# Clusters over ranks, by size-constrained label propagation (Meyerhenke, Sanders and Schulz 2017).
-#
-# A cluster has the id of a node. The rank of that node knows the cluster's weights. In each round
-# every rank moves some of its nodes. It may add to a cluster an equal part of the room that the
-# cluster has, so that no cluster outgrows its limit whatever the other ranks do.
-
-
-#: Every node is visited PASSES times.
-PASSES = 3
-#: A round takes the nodes of one of PIECES of a rank's edges, or of EDGES edges. Each neighbour may
-#: be in a cluster of its own, so a round may take a hundred bytes for each edge.
+PASSES = 3  # how often every node is visited
+#: A round takes the nodes of 1 / PIECES of a rank's edges, or of EDGES edges. Each neighbour may be
+#: in a cluster of its own, so a round may take a hundred bytes per edge.
 PIECES, EDGES = 16, 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
 class Clusters:
-    label: Tensor  # [n + ghosts], the id of each node's cluster
-    weight: Tensor  # [n, k] int32, the weights of the clusters that have the ids of own nodes
+    label: Tensor  # [n + ghosts], the cluster of each node: a node's id
+    weight: Tensor  # [n, k] int32, the weights of the clusters with own nodes' ids
 
 
 def find_clusters(graph: RankGraph, limit: Tensor, key: int) -> Clusters:
-    """Returns clusters within limits. Collective. ``limit``: [k] int64, the largest weights of a
-    cluster of several nodes."""
+    """Returns clusters within limits, by size-constrained label propagation (Meyerhenke, Sanders
+    and Schulz 2017). Collective. ``limit``: [k] int64, the largest weights of a cluster of several
+    nodes.
+
+    A cluster has the id of a node, whose rank knows the cluster's weights. In each round every rank
+    moves some of its nodes. It may add to a cluster an equal share of the room that is left, so
+    that no cluster outgrows its limit, whatever other ranks do.
+    """
     found = Clusters(graph.ids(), graph.lists.node_weight.clone())
     pieces = _pieces(graph)
     for number in range(PASSES):
@@ -79,7 +77,7 @@ def find_clusters(graph: RankGraph, limit: Tensor, key: int) -> Clusters:
 
 
 def _pieces(graph: RankGraph) -> list[range]:
-    """Cuts this rank's nodes into as many ranges on every rank, of nearly as many edges."""
+    """Cuts this rank's nodes into ranges, as many on every rank, of nearly as many edges."""
     indptr, edges = graph.lists.indptr, graph.lists.num_edges
     count = max(-(-every // max(EDGES, every // PIECES)) for every in graph.entries)
     marks = edges * torch.arange(count + 1) // max(count, 1)
@@ -114,7 +112,7 @@ def _move(
 
 def _growth(before: Tensor, now: Tensor, weight: Tensor, clusters: int) -> tuple[Tensor, Tensor]:
     """Returns the clusters that nodes left or joined, and how much each grew, [x, k] int32.
-    ``before``, ``now``: [n] int32, the clusters of the nodes, in [0, clusters)."""
+    ``before``, ``now``: [n] int32, the cluster of each node, in [0, clusters)."""
     moved = (before != now).nonzero().flatten()
     moving = weight[moved]
     changed, row = ops.number_ghosts(torch.cat([before[moved], now[moved]]), range(0), clusters)
@@ -126,8 +124,8 @@ def _growth(before: Tensor, now: Tensor, weight: Tensor, clusters: int) -> tuple
 
 
 def _lists_of(graph: RankGraph, nodes: range) -> tuple[WeightedGraph, Tensor]:
-    """Returns the lists of some of this rank's nodes as a graph, and its ghosts. The ghosts are all
-    other nodes in these lists, by their numbers in ``graph``."""
+    """Returns the lists of some of this rank's nodes as a graph, and its ghosts: all other nodes in
+    these lists, by their index in ``graph``."""
     lists = graph.lists
     if len(nodes) == lists.num_nodes:
         return lists, torch.arange(len(nodes), lists.num_all, dtype=torch.int32)
@@ -139,20 +137,17 @@ def _lists_of(graph: RankGraph, nodes: range) -> tuple[WeightedGraph, Tensor]:
     return WeightedGraph(indptr, local, own, weight, others.numel()), others
 
 
-#: A rank keeps at most half as many entries as it has in the finer graph, or this many.
-FEWEST = 1 << 20
-#: The copies of a chunk that there are at a time: sent, received, merged and kept.
-_COPIES = 4
-#: After a chunk of more bytes than this, free memory goes back to the system.
-_MUCH = 1 << 20
+FEWEST = 1 << 20  # A rank keeps at most half as many entries as in the finer graph, or this many.
+_COPIES = 4  # The copies of a chunk at one time: sent, received, merged and kept.
+_MUCH = 1 << 20  # After a chunk of more bytes, free memory goes back to the system.
 
 
 @dataclass(frozen=True, eq=False)
 class _Chunks:
-    """The coarse nodes in chunks. Each chunk has some of every rank's nodes."""
+    """The coarse nodes in chunks, each with some nodes of every rank."""
 
-    count: int  # the number of chunks
-    begins: Tensor  # [ranks * count + 1], the first node of every rank's chunks, by rank and chunk
+    count: int  # how many chunks
+    begins: Tensor  # [ranks * count + 1], the first node of each chunk, by rank and chunk
 
     def of(self, node: Tensor) -> Tensor:
         at = torch.searchsorted(self.begins.to(node.dtype), node, right=True, out_int32=True) - 1
@@ -165,7 +160,7 @@ class _Chunks:
 
 def gather_lists(graph: RankGraph, coarse: Tensor, bounds: Tensor) -> ops.MergedLists:
     """Returns the lists of this rank's coarse nodes. Collective. ``bounds``: [ranks + 1] int64,
-    where each rank's range of coarse nodes begins."""
+    where each rank's coarse nodes begin."""
     comm = graph.comm
     chunks = _cut_into_chunks(graph, coarse, bounds)
     most = max(FEWEST, graph.lists.num_edges // 2)
@@ -183,8 +178,8 @@ def gather_lists(graph: RankGraph, coarse: Tensor, bounds: Tensor) -> ops.Merged
 
 
 def _cut_into_chunks(graph: RankGraph, coarse: Tensor, bounds: Tensor) -> _Chunks:
-    """Cuts every rank's coarse nodes where the same number of finer entries lies between; into one
-    chunk if all edges of all ranks fit one round. Collective."""
+    """Cuts every rank's coarse nodes where equally many finer entries lie between; into one chunk
+    if all edges fit one round. Collective."""
     comm, own = graph.comm, coarse[: graph.lists.num_nodes]
     edge_bytes = 3 * coarse.dtype.itemsize
     if graph.total_entries <= rows_per_round(edge_bytes, 1):
@@ -208,8 +203,6 @@ def _cut_into_chunks(graph: RankGraph, coarse: Tensor, bounds: Tensor) -> _Chunk
 
 
 class _ClusterEdges:
-    """The edges between clusters that this rank knows, by chunk."""
-
     def __init__(self, graph: RankGraph, coarse: Tensor, chunks: _Chunks, total: int) -> None:
         names, local = ops.number_ghosts(coarse, range(0), total)
         by_chunk, counts = ops.group_by_owner(chunks.of(names), chunks.count)
@@ -233,7 +226,6 @@ class _ClusterEdges:
 
 
 def _merge(rows: Tensor, own: range) -> ops.MergedLists:
-    """Merges all edges of the nodes ``own`` into lists."""
     indptr = torch.zeros(len(own) + 1, dtype=torch.int64)
     ops.count_values(rows[:, 0].contiguous(), own.start, indptr[1:])
     torch.cumsum(indptr, 0, out=indptr)
@@ -242,21 +234,16 @@ def _merge(rows: Tensor, own: range) -> ops.MergedLists:
     return ops.merge_neighbours(indptr, ids, weight, own.start)
 
 
-# A bounded number of edges, the heaviest, so that coarse graphs fit where finer ones did.
-#
-# DistDGL reduces coarse graphs in this way too (Zheng et al. 2020).
-
-
-#: Edges are told apart by their weights, up to _HEAVY, and by _SHADES shades that a hash of the two
-#: ends gives. The two ends of an edge find the same class for it.
+#: Edges have classes: by weight up to _HEAVY, then by _SHADES shades, a hash of the two ends, so
+#: that both ends of an edge find the same class.
 _HEAVY, _SHADES = 256, 256
-#: Classes are looked up for this many edges at a time.
-_EDGES = 1 << 16
+_EDGES = 1 << 16  # edges whose classes are found at a time
 
 
 class HeaviestEdges:
-    """Collects the lists of consecutive nodes, piece by piece, and keeps the heaviest edges. Where
-    there are more edges than ``limit``, the lightest are dropped, from the lists of both ends."""
+    """Collects the lists of consecutive nodes, and keeps the heaviest edges, so that coarse graphs
+    fit where finer ones did; DistDGL reduces them so, too (Zheng et al. 2020). If there are more
+    edges than ``limit``, the lightest are dropped, from the lists of both ends."""
 
     def __init__(self, first: int, limit: int | None) -> None:
         self.limit, self.least = limit, 0
@@ -281,7 +268,7 @@ class HeaviestEdges:
             self._drop(self._needed(self.limit))
 
     def finish(self, comm: Communicator) -> MergedLists:
-        """Returns all lists, without the edges that any rank had to drop. Collective."""
+        """Returns all edges, without those that any rank had to drop. Collective."""
         if self.limit is not None:
             self._drop(comm.max(max(self.least, self._needed(self.limit))))
         pieces, self._pieces = self._pieces, []
@@ -299,7 +286,7 @@ class HeaviestEdges:
         return MergedLists(indptr, joined, weight, uniform)
 
     def _needed(self, limit: int) -> int:
-        """Returns the lowest class whose edges and heavier ones are within the limit."""
+        """Returns the lowest class from which on all edges are within the limit."""
         above = self._counts.flip(0).cumsum(0).flip(0)
         return int((above > limit).sum())
 
@@ -319,7 +306,7 @@ def _pieces_of(lists: MergedLists) -> list[range]:
 
 
 def _classes(lists: MergedLists, first: int, edges: range) -> Tensor:
-    """Returns the classes of some edges, [x] int64: the heavier the higher."""
+    """Returns [x] int64, the class of each of some edges: the heavier, the higher."""
     at = torch.arange(edges.start, edges.stop)
     node = torch.searchsorted(lists.indptr, at, right=True) - 1 + first
     other = lists.ids[edges.start : edges.stop].to(torch.int64)

@@ -28,6 +28,7 @@ from pyg_batchgnn.partition.release import release_memory
 def balanced_owners(
     comm: Communicator, part: ReadingSlice, dataset: Dataset, policy: TwoLevel, parts: int, seed: int
 ) -> Tensor:
+    """Returns the parts of this rank's nodes, [n] int32, by a `TwoLevel` policy. Collective."""
     hosts = hosts_of_parts(comm, parts) if policy.hosts is None else policy.hosts
     if parts % hosts:
         raise ValueError(f"{parts} parts cannot be spread evenly over {hosts} hosts; choose a multiple")
@@ -44,21 +45,16 @@ def balanced_owners(
     return owner
 
 
-# Two levels: a graph is cut for the hosts first, then each host's share for its ranks.
-#
-# So few edges join hosts, where rows travel; ranks of one host share memory.
+_EDGES = 1 << 20  # edges that are processed together
 
-
-#: The edges that are looked at together.
-_EDGES = 1 << 20
-
-#: Cuts a graph into balanced parts; [n] int32, the parts of this rank's nodes. Collective.
+#: Cuts a graph into balanced parts; returns [n] int32, the parts of this rank's nodes. Collective.
 Cut = Callable[[RankGraph, Balance, int], Tensor]
 
 
 def cut_by_hosts(graph: RankGraph, balance: Balance, hosts: int, key: int, cut: Cut) -> Tensor:
-    """Returns the parts of this rank's nodes, [n] int32. Collective. Hosts get equally many parts,
-    in order, and may exceed the mean by half of what a part may: the cut inside needs room."""
+    """Returns [n] int32, the parts of this rank's nodes. Collective. The graph is cut into hosts
+    first, then each host's share into parts: few edges join hosts, and ranks of a host share
+    memory. The first cut may use the square root of the allowed slack: the second needs room."""
     if hosts == 1 or hosts == balance.parts:
         return cut(graph, balance, key)
     host = cut(graph, Balance.of(hosts, balance.total, balance.slack.sqrt()), fold_key(key, hosts))
@@ -77,8 +73,8 @@ def cut_by_hosts(graph: RankGraph, balance: Balance, hosts: int, key: int, cut: 
 
 
 def hosts_of_parts(comm: Communicator, parts: int) -> int:
-    """Returns the number of hosts that get parts in order, as many each: that of the ranks' hosts
-    if there is a part per rank, 1 where the ranks are spread in another way."""
+    """Returns how many hosts get parts: as many as the ranks' hosts, if there is a part per rank
+    and each host has equally many consecutive ranks; else 1."""
     hosts = len(set(comm.hosts))
     even = parts == comm.size and parts % hosts == 0
     first = [comm.hosts.index(host) for host in dict.fromkeys(comm.hosts)]
@@ -96,7 +92,7 @@ def _graph_of(graph: RankGraph, own: Tensor) -> RankGraph:
 
 
 def _lists_among(lists: WeightedGraph, own: Tensor, number: Tensor) -> MergedLists:
-    """Returns the lists of the nodes ``own`` [n] bool, by their new ``number``, -1 for none."""
+    """Returns the lists of the nodes ``own`` [n] bool. ``number``: new id of each node, or -1."""
     degrees, ids, weights = list[Tensor](), list[Tensor](), list[Tensor]()
     marks = torch.arange(0, lists.num_edges + _EDGES, _EDGES)
     cuts = torch.searchsorted(lists.indptr, marks).clamp(max=lists.num_nodes).tolist()
@@ -118,15 +114,15 @@ def _lists_among(lists: WeightedGraph, own: Tensor, number: Tensor) -> MergedLis
     return MergedLists(indptr, joined, torch.cat(weights), 0)
 
 
-#: The entries of METIS's array of options. What each is for differs between releases, so all keep
-#: their defaults, the seed among them.
+#: The length of METIS's array of options. Their meaning differs between releases, so all keep their
+#: defaults, the seed included.
 _OPTIONS = 40
 
 
 def cut_by_metis(graph: RankGraph, balance: Balance, key: int) -> Tensor:  # noqa: ARG001
-    """Returns the parts of this rank's nodes as METIS finds them, [n] int32. Collective. Rank 0
-    holds the whole graph meanwhile. The key is not used: METIS has a seed of its own. Raises
-    CommError on every rank, where the library is not installed or fails."""
+    """Returns [n] int32, the parts of this rank's nodes, by METIS. Collective. Rank 0 holds the
+    whole graph meanwhile. ``key`` is not used: METIS has its own seed. Raises `CommError` on every
+    rank if the library is not installed or fails."""
     comm = graph.comm
     whole = gather_graph(graph, range(1))
 
@@ -141,7 +137,7 @@ def cut_by_metis(graph: RankGraph, balance: Balance, key: int) -> Tensor:  # noq
 
 
 def has_metis() -> bool:
-    """Returns whether the METIS library is installed."""
+    """Returns True if the METIS library is installed."""
     try:
         _Library.load()
     except ImportError:
@@ -150,7 +146,7 @@ def has_metis() -> bool:
 
 
 class _Library:
-    """The shared library of METIS 5. ``integer``: the type of its integers, as it was built."""
+    """The shared library METIS 5. ``integer``: the dtype of its integers, as it was built."""
 
     def __init__(self, file: str) -> None:
         self._library = ctypes.CDLL(file)
@@ -195,7 +191,7 @@ class _Library:
 
 
 def _candidates() -> Iterator[str]:
-    """Yields files that may be the library. Searching the system's starts processes."""
+    """Yields files that may be the library; the last ones are found by starting processes."""
     folder = Path(sysconfig.get_paths()["purelib"]) / "cmeel.prefix" / "lib"
     for needed in folder.glob("libGKlib.*"):  # METIS needs it, and does not know where it is
         with contextlib.suppress(OSError):

@@ -18,18 +18,18 @@ from pyg_batchgnn.partition.release import release_memory
 
 @dataclass(frozen=True, eq=False)
 class Ghosts:
-    """Ids of rows on other ranks that send their values, such as the neighbours of own nodes."""
+    """Rows of other ranks that this rank has copies of, such as neighbours of own nodes."""
 
     ids: Tensor  # [ghosts], ascending
-    owned: list[int]  # how many of these each rank owns
-    needed: Tensor  # [m] int32, the rows of this rank that ranks have as ghosts, by rank
+    owned: list[int]  # how many of them each rank owns
+    needed: Tensor  # [m] int32, own rows that other ranks have as ghosts, by rank
     counts: list[int]  # how many of these each rank has
 
     @classmethod
     def of(cls, comm: Communicator, ids: Tensor, bounds: Tensor, told: Tensor) -> tuple[Ghosts, Tensor]:
-        """Tells the owners of the ghosts who needs them, and every rank the numbers ``told`` [x]
-        int64 in the same exchange. Collective. Returns the ghosts, and what each rank told, [ranks,
-        x]. ``bounds`` [ranks + 1] int64: where each rank's range of ids begins."""
+        """Tells the owners of the ghosts ``ids`` who needs them, and every rank the numbers
+        ``told`` [x] int64, in one exchange. Collective. Returns the ghosts, and what each rank
+        told, [ranks, x]. ``bounds``: [ranks + 1] int64, where each rank's ids begin."""
         owned, own = group_by_range(ids, bounds), told.view(ids.dtype)
         both = _joined(*owned.sorted(ids), [own] * comm.size)
         came = comm.exchange(*both, MessageKind.PARTITION).split()
@@ -41,15 +41,15 @@ class Ghosts:
         return cls(ids, owned.counts, needed, counts), every.view(torch.int64).view(comm.size, len(told))
 
     def pull(self, comm: Communicator, own: Tensor) -> Tensor:
-        """Returns the values of the ghosts, [ghosts, ...]. Collective."""
+        """Returns [ghosts, ...], the values of the ghosts. Collective. ``own``: by own row."""
         # Indexing would copy the numbers of the rows to int64.
         wanted = own.index_select(0, self.needed)
         return comm.exchange(wanted, self.counts, MessageKind.PARTITION).rows
 
     def refresh_and_tell(self, comm: Communicator, values: Tensor, told: Sequence[Tensor]) -> list[Tensor]:
-        """Overwrites the ghosts' values by their owners', and moves other numbers along.
-        Collective. ``values`` [n + ghosts]: those of own nodes first. ``told``: any numbers for
-        each rank, of the same dtype. Returns the numbers that each rank told this one."""
+        """Overwrites the ghosts' values by their owners', and sends other numbers along.
+        Collective. ``values``: [n + ghosts], own nodes first. ``told``: numbers for each rank, of
+        the same dtype. Returns what each rank told this one."""
         own = len(values) - self.ids.numel()
         wanted = values[:own].index_select(0, self.needed)
         sent, counts = _joined(wanted, self.counts, told)
@@ -60,26 +60,25 @@ class Ghosts:
 
 
 def _joined(rows: Tensor, counts: list[int], told: Sequence[Tensor]) -> tuple[Tensor, list[int]]:
-    """Returns what an exchange sends if each rank gets its rows and then the ``told`` numbers."""
+    """Returns what an exchange sends if each rank gets its rows, then the numbers ``told``."""
     sent = torch.cat([one for both in zip(rows.split(counts), told, strict=True) for one in both])
     return sent, [count + len(one) for count, one in zip(counts, told, strict=True)]
 
 
 @dataclass(frozen=True, eq=False)
 class RankGraph:
-    """A rank's share of an undirected graph with weights. The nodes of the whole graph have ids
-    from 0 on, and each rank has a range of them."""
+    """A rank's share of an undirected graph with weights. Each rank has a range of the nodes."""
 
-    comm: Communicator  # the communicator of all ranks
-    bounds: Tensor  # [ranks + 1] int64, where each rank's range begins
+    comm: Communicator  # of all ranks
+    bounds: Tensor  # [ranks + 1] int64, where each rank's nodes begin
     lists: WeightedGraph  # the neighbours of the rank's nodes
-    ghosts: Ghosts  # the nodes of other ranks among them
-    entries: list[int]  # the number of entries in the lists of each rank
-    id_dtype: torch.dtype  # the dtype of ids
+    ghosts: Ghosts  # neighbours on other ranks
+    entries: list[int]  # by rank: entries in its lists
+    id_dtype: torch.dtype
 
     @classmethod
     def of(cls, comm: Communicator, bounds: Tensor, merged: MergedLists, node_weight: Tensor) -> RankGraph:
-        """Makes a graph of lists that hold ids of the whole graph. Collective."""
+        """Makes a graph of lists with ids of the whole graph. Collective."""
         own = range(*bounds[comm.rank : comm.rank + 2].tolist())
         ids, local = ops.number_ghosts(merged.ids, own, int(bounds[-1]))
         entries = merged.ids.numel()
@@ -99,7 +98,7 @@ class RankGraph:
 
     @property
     def total_entries(self) -> int:
-        """The number of entries in the lists of all ranks."""
+        """The entries in the lists of all ranks."""
         return sum(self.entries)
 
     def group(self, node: Tensor) -> Grouping:
@@ -112,7 +111,7 @@ class RankGraph:
         return torch.cat([self.own_ids(), self.ghosts.ids])
 
     def with_ghosts(self, own: Tensor) -> Tensor:
-        """Returns the values of own nodes, then of ghosts. Collective."""
+        """Returns [n + ghosts, ...], values of own nodes, then of ghosts. Collective."""
         values = torch.empty(self.lists.num_all, *own.shape[1:], dtype=own.dtype)
         values[: len(own)] = own
         values[len(own) :] = self.ghosts.pull(self.comm, own)
@@ -131,8 +130,8 @@ class RankGraph:
 
 
 def _edge_weight(merged: MergedLists, uniform: Sequence[int]) -> Tensor | None:
-    """Returns the weights of the edges; None if all weigh the same on all ranks. ``uniform``: what
-    all edges of each rank weigh, 0 where they differ, -1 without edges."""
+    """Returns the weights of the edges; None if all weigh the same on all ranks. ``uniform``: by
+    rank, the weight of all its edges; 0: they differ, -1: none."""
     found = set(uniform) - {-1}
     if 0 not in found and len(found) <= 1:
         return None
@@ -142,7 +141,7 @@ def _edge_weight(merged: MergedLists, uniform: Sequence[int]) -> Tensor | None:
 
 
 def gather_graph(graph: RankGraph, on: range) -> WeightedGraph:
-    """Gathers the graph on some ranks, in one exchange; others get an empty one. Collective."""
+    """Returns the whole graph on the ranks ``on``, an empty one on the others. Collective."""
     lists, comm = graph.lists, graph.comm
     if comm.size == 1:
         return lists
@@ -165,13 +164,10 @@ def gather_graph(graph: RankGraph, on: range) -> WeightedGraph:
     return WeightedGraph(indptr, ids, node_weight.view(-1, loads), weights[0] if weights else None)
 
 
-# The undirected graph of a data set: all relations together, parallel edges merged into weights.
-
-
 def symmetric_graph(comm: Communicator, part: ReadingSlice, node_weight: Tensor) -> RankGraph:
-    """Returns the undirected graph. Collective. An edge of any direction and relation makes two
-    nodes neighbours. Its weight counts these edges, so that the weight of a cut is the number of
-    stored edges cut. ``node_weight`` is [n, k] int32."""
+    """Returns a data set's undirected graph. Collective. Edges of any direction and relation make
+    two nodes neighbours. The weight counts them, so that the weight of a cut is the number of
+    stored edges cut. ``node_weight``: [n, k] int32."""
     bounds, own = part.book.part_offsets, part.book.nodes_of(part.rank)
     indptr = torch.zeros(len(own) + 1, dtype=torch.int64)
     for source, target in _pieces(comm, part):
@@ -188,7 +184,7 @@ def symmetric_graph(comm: Communicator, part: ReadingSlice, node_weight: Tensor)
 
 
 def _neighbours(comm: Communicator, part: ReadingSlice, indptr: Tensor) -> Tensor:
-    """Returns the other ends of all edges of this rank's nodes, [e], by node. Collective."""
+    """Returns [e], the other ends of all edges of this rank's nodes, by node. Collective."""
     bounds, own = part.book.part_offsets, part.book.nodes_of(part.rank)
     ids = torch.empty(int(indptr[-1]), dtype=ops.id_dtype(part.book.num_nodes))
     ops.advise_huge_pages(ids)  # written to at random
@@ -202,7 +198,6 @@ def _neighbours(comm: Communicator, part: ReadingSlice, indptr: Tensor) -> Tenso
 
 
 def _pieces(comm: Communicator, part: ReadingSlice) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yields the sources and the targets of this rank's edges by joint ids, in rounds."""
     edges, own = part.in_edges, part.book.nodes_of(part.rank)
     dtype = edges.indices.dtype
     target = part.by_list(torch.arange(own.start, own.stop, dtype=dtype))

@@ -1,4 +1,4 @@
-"""The multilevel scheme over ranks."""
+"""The multilevel scheme: coarsen, cut, and refine, over ranks."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from pyg_batchgnn.partition.multilevel.contract import CoarseLevel, contract, fi
 from pyg_batchgnn.partition.multilevel.rank_graph import RankGraph, gather_graph
 from pyg_batchgnn.partition.release import release_memory
 
-#: A coarse graph is gathered if it has at most one of _GATHERED of a rank's share of the entries of
-#: the whole graph, or FEW of them. Cutting it takes several times its memory.
+#: A coarse graph is gathered if it has at most 1 / _GATHERED of a rank's share of the whole graph's
+#: entries, or FEW. Cutting it takes several times its memory.
 _GATHERED, FEW = 8, 1 << 20
-#: No cluster has more than one of _CLUSTERS of a part's mean weight.
-_CLUSTERS = 32
+_CLUSTERS = 32  # A cluster has at most 1 / _CLUSTERS of a part's mean weight.
 
 
 def cut_by_levels(graph: RankGraph, balance: Balance, key: int) -> Tensor:
-    """Coarsens, cuts, and refines on the way back; [n] int32, this rank's parts. Collective."""
+    """Returns [n] int32, the parts of this rank's nodes. Collective. Coarsens the graph, cuts the
+    coarsest one, and refines the cut on the way back."""
     levels = _coarsen(graph, balance, key)
     coarsest = levels[-1].graph if levels else graph
     found = cut_coarsest(coarsest, balance.parts, balance.limit, fold_key(key, -1))
@@ -34,8 +34,8 @@ def cut_by_levels(graph: RankGraph, balance: Balance, key: int) -> Tensor:
 
 
 def _coarsen(graph: RankGraph, balance: Balance, key: int) -> list[CoarseLevel]:
-    """Returns ever coarser graphs, the last small enough for one rank. Collective. Several ranks
-    never gather the graph itself."""
+    """Returns coarser and coarser graphs, the last one small enough for one rank. Collective. With
+    several ranks the graph itself is never gathered."""
     comm, levels = graph.comm, list[CoarseLevel]()
     if comm.size == 1:
         return levels
@@ -55,18 +55,16 @@ def _coarsen(graph: RankGraph, balance: Balance, key: int) -> list[CoarseLevel]:
     return levels
 
 
-#: At least TRIES ranks cut the coarsest graph, and more while all of them together look at no more
-#: than ENTRIES of its entries. More tries on a large graph seldom find a better partition, and
-#: where ranks share cores each takes time from the others.
+#: At least TRIES ranks cut the coarsest graph; more, while they look at no more than ENTRIES of its
+#: entries together. More tries on a large graph seldom find a better partition, and on shared cores
+#: each takes time from the others.
 TRIES, ENTRIES = 2, 1 << 18
-#: The int32 words of the excess and the cut of a partition.
-_QUALITY = 4
+_QUALITY = 4  # int32 words of a partition's excess and cut
 
 
 def cut_coarsest(graph: RankGraph, parts: int, limit: Tensor, key: int) -> Tensor:
-    """Returns the parts of this rank's nodes, [n] int32. Collective. The first ranks cut the whole
-    graph, each with a key of its own. The partition with the least excess over the limits is taken,
-    and among these the one that cuts the least."""
+    """Returns [n] int32, the parts of this rank's nodes. Collective. The first ranks cut the whole
+    graph, each with its own key. The best result has the least excess, then the least cut."""
     comm = graph.comm
     tries = min(max(TRIES, ENTRIES // max(graph.total_entries, 1)), comm.size)
     whole = gather_graph(graph, range(tries))
@@ -82,17 +80,15 @@ def cut_coarsest(graph: RankGraph, parts: int, limit: Tensor, key: int) -> Tenso
     return found[best][_QUALITY:].clone()
 
 
-# Refinement over ranks: each moves its nodes in order of gain, while those of others stand still.
-
-
-#: There are ROUNDS rounds, and at most MOST while each lowers what parts have too much.
+#: There are ROUNDS rounds, and up to MOST while each lowers the excess over the limits.
 ROUNDS, MOST = 2, 8
 
 
 def refine(graph: RankGraph, part: Tensor, limit: Tensor, parts: int, key: int) -> Tensor:
-    """Returns better parts of this rank's nodes, [n] int32. Collective. Ranks move their nodes at
-    the same time. Each may fill an equal part of the room that a part has left, and removes an
-    equal part of its excess. ``limit``: [k] int64, the largest weights of a part."""
+    """Returns [n] int32, better parts of this rank's nodes. Collective. All ranks move their nodes
+    at the same time, in order of gain, while the nodes of others stand still. Each may fill an
+    equal share of a part's room, and removes an equal share of its excess. ``limit``: [k] int64,
+    the largest weights of a part."""
     comm, nodes = graph.comm, graph.lists.num_nodes
     known = torch.empty(graph.lists.num_all, dtype=part.dtype)
     known[:nodes] = part
@@ -113,7 +109,8 @@ def _excess(room: Tensor) -> int:
 
 
 def _refresh_and_sum(graph: RankGraph, known: Tensor, numbers: Tensor) -> Tensor:
-    """Refreshes parts of ghosts [n + ghosts] int32, and sums ranks' int64 numbers. Collective."""
+    """Refreshes the parts of ghosts in ``known``, [n + ghosts] int32, and returns the sum of all
+    ranks' ``numbers``, int64. Collective."""
     own = numbers.flatten().view(torch.int32)
     told = graph.refresh_and_tell(known, [own] * graph.comm.size)
     return torch.stack(told).view(torch.int64).sum(0).view(numbers.shape)

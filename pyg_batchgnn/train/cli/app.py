@@ -27,8 +27,7 @@ from pyg_batchgnn.train.errors import FirstRankError, TrainError
 
 USER_MISTAKE, PEER_FAILED = 2, 3
 DEBUG_VARIABLE = "PYG_BATCHGNN_DEBUG"
-#: Torch's word, in a RuntimeError, for a tensor that does not fit into memory.
-_NO_MEMORY = "DefaultCPUAllocator"
+_NO_MEMORY = "DefaultCPUAllocator"  # torch's word for a tensor that does not fit into memory
 _NO_DEVICE = 'No such option: --device: commands train on CPUs; a loader in a script takes device="cuda"'
 
 
@@ -165,7 +164,7 @@ def _report(error: Exception, arguments: list[str]) -> int:
 
 
 def _as_typed(message: str, arguments: list[str]) -> str:
-    """Returns a message with flags in the place of the fields that the user set by flags."""
+    """Replaces, in a message, each field that the user set by a flag with that flag."""
     typed = {argument.partition("=")[0] for argument in arguments}
     for row in OPTIONS.values():
         if flag := next((one for one in row.flags if one in typed), None):
@@ -174,7 +173,7 @@ def _as_typed(message: str, arguments: list[str]) -> str:
 
 
 def _complain(message: str, status: int) -> int:
-    """Prints one line to the standard error, and returns `status`."""
+    """Prints one line to the standard error, and returns `status`; raises where debugging."""
     if os.environ.get(DEBUG_VARIABLE):
         raise
     who = f"rank {_rank()}: " if _rank() else ""

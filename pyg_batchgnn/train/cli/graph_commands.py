@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from pyg_batchgnn.partition import PolicyLike
 
 
-#: The most edges whose directions are compared, which takes some seconds.
-_COMPARED = 1 << 26
+_COMPARED = 1 << 26  # the most edges whose directions are compared, in some seconds
 
 
 def datasets(
@@ -331,8 +330,7 @@ def verify(folder: Annotated[Path, typer.Argument(help="Folder that this program
     typer.echo(f"{folder}: all files are as they were written")
 
 
-#: The most parts. Their folders are numbered with five digits.
-_MOST = 100_000
+_MOST = 100_000  # the most parts; their folders have five digits
 
 
 def _checked_policy(policy: str) -> str:
@@ -344,7 +342,8 @@ def _checked_policy(policy: str) -> str:
 
 
 def _chosen(policy: str, loads: Sequence[str], hosts: int | None, parts: int) -> PolicyLike:
-    """Returns a policy with balance constraints that cuts for hosts first, where it can."""
+    """Returns the policy with its balance constraints; one with two levels cuts for hosts first.
+    ``loads``: texts NAME or NAME=SLACK. Raises `TrainError` or a usage error if they do not fit."""
     from pyg_batchgnn.partition import Balanced, TwoLevel, as_policy
 
     chosen = as_policy(policy)

@@ -1,4 +1,4 @@
-"""The options of commands that come from the table of options, and those of saved runs."""
+"""The options that commands share: from the table of options, and of saved runs."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def option(name: str) -> Any:
 
 
 def with_options(added: Mapping[str, Any]) -> Callable[[Callable[..., T]], Callable[..., T]]:
-    """Gives a command more options, behind the parameters that it writes out; it takes them as
-    keywords. ``added``: their annotations by name. None stands for one that was not given."""
+    """Gives a command more options, behind its own parameters; it takes them as keywords.
+    ``added``: annotation by option name. An option that the user did not give is None."""
 
     def decorated(command: Callable[..., T]) -> Callable[..., T]:
         own = inspect.signature(command, eval_str=True)
@@ -54,9 +54,9 @@ def with_options(added: Mapping[str, Any]) -> Callable[[Callable[..., T]], Calla
 
 
 def assignments(given: Mapping[str, Any]) -> list[str]:
-    """Returns the fields that options set, as texts for `assign`. A fanout without a number of
-    layers sets the number of layers too. ``given``: the value of each option by its name, None if
-    it was not given. Raises `TrainError` if a size is not a number of bytes."""
+    """Returns the fields that options set, as texts for `assign`. ``given``: option values by name,
+    None if not given. A fanout sets the number of layers too, unless that is given. Raises
+    `TrainError` if a size is no number of bytes."""
     texts = []
     if given.get("fanout") is not None and given.get("num_layers") is None:
         texts.append(f"model.num_layers={len(str(given['fanout']).split(','))}")
@@ -69,8 +69,8 @@ def assignments(given: Mapping[str, Any]) -> list[str]:
 
 
 def parse_size(text: str) -> int:
-    """Returns the bytes of a text like 2GiB, 500MB or 100B. Only 0 needs no unit. Raises
-    `TrainError` if the text is not a number of bytes, or has no unit."""
+    """Returns the bytes of a text such as 2GiB, 500MB, 100B or 0. Raises `TrainError` if the text
+    is no number of bytes with a unit."""
     from pyg_batchgnn.ops import parse_bytes
 
     with as_train_error(ValueError):
@@ -78,7 +78,6 @@ def parse_size(text: str) -> int:
 
 
 _annotated: Any = Annotated
-#: The options of the table.
 OF_TABLE: Mapping[str, Any] = {
     name: _annotated[row.command_line_type | None, option(name)] for name, row in OPTIONS.items()
 }

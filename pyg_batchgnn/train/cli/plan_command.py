@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from pyg_batchgnn.planner import PlannerMachine
 
 
-#: Minibatches that are sampled at least to predict what is read from files.
-_DISK_SAMPLES = 128
+_DISK_SAMPLES = 128  # the least minibatches to sample, to predict reading from files
 
 
 def _panel(title: str) -> Callable[..., Any]:
@@ -233,7 +232,7 @@ def _code_lines(graph: Dataset) -> list[str]:
 
 
 def _check_trainable(graph: Dataset, node_type: str | None, **given: object) -> TrainConfig:
-    """Refuses a graph as ``train`` with the same options would. Returns the configuration."""
+    """Returns the configuration of ``train`` with these options. Raises `TrainError` like it."""
     from pyg_batchgnn.planner import seed_type_of
     from pyg_batchgnn.train.network import build_network
     from pyg_batchgnn.train.node_tasks import task_of
@@ -277,8 +276,8 @@ def _read_machine(path: Path) -> PlannerMachine:
 
 
 def parse_rate(text: str) -> float:
-    """Returns the bytes per second of a text like 1gbit, 100mbit or 12.5GB. Raises `TrainError` if
-    the text is not a rate with a unit, or the rate is not positive."""
+    """Returns bytes per second of a text such as 1gbit, 100mbit or 12.5GB. Raises `TrainError` if
+    the text is no positive rate with a unit."""
     from pyg_batchgnn.ops import parse_bytes
 
     match = re.fullmatch(r"\s*(.*?)(bit)?(/s)?\s*", text.lower())

@@ -166,8 +166,8 @@ def _bytes(memory_limit: str | None) -> int | None:
 
 
 def with_status(make: Callable[[Callable[[str], None]], Conversion], use: str | None = None) -> None:
-    """Converts with a line that shows the step, and prints what was made. ``use``: what to do with
-    the folder; None: train on it."""
+    """Runs a conversion with a line that shows its step, and prints what was made. ``use``: what
+    the user can do with the folder; None: train on it."""
     console, begun = Console(), time.perf_counter()
     if console.is_terminal:
         with console.status("reading") as shown:

@@ -22,8 +22,7 @@ from pyg_batchgnn.train.config.train_config import (
 )
 from pyg_batchgnn.train.errors import TrainError
 
-#: The exit status of a run that was asked to stop.
-INTERRUPTED = 130
+INTERRUPTED = 130  # the exit status of a run that was asked to stop
 
 
 @with_options(OF_TABLE)

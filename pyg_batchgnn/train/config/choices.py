@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from enum import Enum
 
-#: The partitioning policies.
 POLICIES = ("random", "contiguous", "ldg", "fennel", "multilevel", "metis")
 
 
@@ -87,7 +86,7 @@ class Metric(str, Enum):  # a measure of predictions. Each task has some of them
 
     @property
     def label(self) -> str:
-        """The name for people, as in "ROC-AUC"."""
+        """The name for people, such as "ROC-AUC"."""
         named = {"roc_auc": "ROC-AUC", "mae": "MAE", "rmse": "RMSE", "mrr": "MRR"}
         text = self.value.replace("hits", "Hits").replace("_", " ").replace("f1", "F1")
         return named.get(self.value, text)

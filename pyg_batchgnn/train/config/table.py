@@ -48,13 +48,10 @@ Size: TypeAlias = int | Literal["auto", "all"]
 
 #: The largest values that kernels, machines and torch's milliseconds take.
 _COUNT, _THREADS, _SECONDS, _BYTES = 2**31 - 1, 4096, 2_000_000, 2**63 - 1
-#: The largest step size. Adam's first step takes ten times as much, which is a float32.
-_RATE = 1e37
+_RATE = 1e37  # The largest step size. Adam's first step is ten times as large, a float32.
 
 
 class Panel(str, Enum):
-    """The panels of the help text, in their order."""
-
     MODEL = "Model and optimiser"
     ROWS = "Learned rows of nodes"
     TASK = "Task"
@@ -65,7 +62,7 @@ class Panel(str, Enum):
 
 
 class Resuming(str, Enum):
-    """The rule for a field of a resumed run: it may change where no epoch depends on it."""
+    """Whether a field may change when a run is resumed: where no finished epoch depends on it."""
 
     STAYS = "stays"
     MAY_CHANGE = "may change"
@@ -75,24 +72,20 @@ class Resuming(str, Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """All that is known about a field of the configuration, beside its type and default."""
+    """What the table knows about a field, beside its type and default."""
 
-    #: the option of ``batchgnn train``, with underscores; None is the field's own name
-    name: str | None = None
-    panel: Panel | None = None  # the panel of the help text; None is that of the section
-    #: the name of the option that it follows in the help text; "" is the field before
-    after: str = ""
-    #: its spellings on the command line, if they do not follow from the name
-    flags: tuple[str, ...] = ()
+    name: str | None = None  # the option of ``batchgnn train``; None: the field's own name
+    panel: Panel | None = None  # the panel of the help text; None: the section's panel
+    after: str = ""  # the option before it in the help text; "": the order of fields
+    flags: tuple[str, ...] = ()  # spellings on the command line; (): from the name
     least: float = -math.inf  # bounds of a number
     most: float = math.inf
     below: float = math.inf
-    is_size: bool = False  # True if the command line takes bytes with a unit, as in 2GiB
-    needs_ranks: bool = False  # True if it means nothing in one process
-    resuming: Resuming = Resuming.STAYS  # tells whether it may change when a run is resumed
-    is_per_host: bool = False  # True if it may differ between hosts
-    #: True if it is decided when a run starts, where it is None, "auto" or "probe"
-    is_decided: bool = False
+    is_size: bool = False  # True: the command line takes bytes with a unit, as in 2GiB
+    needs_ranks: bool = False  # True: of no use in one process
+    resuming: Resuming = Resuming.STAYS  # whether it may change in a resumed run
+    is_per_host: bool = False  # True: may differ between hosts
+    is_decided: bool = False  # True: None, "auto" or "probe" is decided when a run starts
 
 
 def _field(default: T, **known: Any) -> T:
@@ -423,19 +416,19 @@ _ATTRIBUTE = re.compile(r"^ {4}(\w+): (.+(?:\n {8}.+)*)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class ConfigField:
-    """A row of the table."""
+    """A field of the configuration: a row of the table."""
 
-    path: str  # the section and the name of the field, as in "model.hidden"
-    default: Any  # the default value
-    hint: Any
-    name: str  # the option of ``batchgnn train``, with underscores; "" without
-    panel: Panel  # the panel of the help text
-    option: Option  # all else
-    help: str  # the help text
+    path: str  # section and name, as in "model.hidden"
+    default: Any
+    hint: Any  # the type
+    name: str  # the option of ``batchgnn train``, with underscores; "": none
+    panel: Panel
+    option: Option  # the rest
+    help: str
 
     @property
     def bounds(self) -> str:
-        """The bounds of a number for people, as in "1 to 4,096"; "" without."""
+        """The bounds of a number as text, such as "1 to 4,096"; "" without bounds."""
         option = self.option
         if option.below < math.inf:
             return f"{option.least} to below {option.below}"
@@ -445,12 +438,12 @@ class ConfigField:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """The spellings on the command line; none if only ``--set`` reaches the field."""
+        """The spellings on the command line; () if only ``--set`` reaches the field."""
         return self.option.flags or (("--" + self.name.replace("_", "-"),) if self.name else ())
 
     @property
     def command_line_type(self) -> type[Any]:
-        """The type of the option's value: a number or a truth value, or a text for all else."""
+        """The type of the option's value: a number, a truth value or a text."""
         kinds = typing.get_args(self.hint) or (self.hint,)
         plain = [one for one in kinds if one is not type(None)]
         is_text = self.option.is_size or (type(None) in kinds and self.default is not None)
@@ -487,7 +480,6 @@ def _options() -> dict[str, ConfigField]:
     return {one.name: one for one in found}
 
 
-#: Every field by its path.
 FIELDS: Mapping[str, ConfigField] = types.MappingProxyType(_rows())
 #: The fields that ``batchgnn train`` has options for, by the options' names in the help text.
 OPTIONS: Mapping[str, ConfigField] = types.MappingProxyType(_options())

@@ -1,4 +1,4 @@
-"""The whole configuration: its checks, its form as JSON, ready ones, and the rules of resuming."""
+"""The whole configuration: its checks, its JSON form, presets, and the rules of resuming."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from pyg_batchgnn.train.config.table import (
 )
 from pyg_batchgnn.train.errors import TrainError
 
-#: The fields that mean nothing unless links are predicted, without a cache, and without times.
+#: Fields for runs that predict links, with a cache, with times, and with a schedule.
 _OF_LINKS = ("task.reverse_edge_type", "task.decoder", "task.negatives", "task.ranked_among")
 OF_CACHE = ("sampling.evaluate_with_cache", "sampling.cache_folder")
 _OF_TIMES = ("sampling.temporal_strategy", "sampling.freeze")
@@ -50,8 +50,8 @@ _OF_SCHEDULE = ("optimiser.schedule_options", "optimiser.schedule_every")
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """The whole configuration. It is checked when it is made: raises `TrainError` if a value is out
-    of bounds, or two values contradict each other."""
+    """The configuration of a run, in sections, with defaults; `assign` changes fields. Raises
+    `TrainError` if a value is out of bounds, or two values contradict each other."""
 
     model: ModelConfig = field(default_factory=ModelConfig)
     sampling: SamplingConfig = field(default_factory=SamplingConfig)
@@ -80,23 +80,25 @@ class TrainConfig:
             refuse_given(self, _OF_SCHEDULE, "but there is no schedule; add --lr-schedule")
 
     def value(self, path: str) -> Any:
-        """Returns the value of a field. ``path``: its section and name, as in "model.hidden"."""
+        """Returns the value of a field. ``path``: section and name, as in "model.hidden"."""
         section, _, name = path.partition(".")
         return getattr(getattr(self, section), name)
 
     @property
     def test_fanout(self) -> tuple[int, ...]:
-        """The fanout of evaluation: 20 per hop; that of training for GIN (BatchGNN, appendix E)."""
+        """The evaluation fanout: 20 per hop; for GIN the training fanout (BatchGNN, appendix E)."""
         if self.sampling.test_fanout is not None:
             return self.sampling.test_fanout
         return self.sampling.fanout if self.model.kind is ModelKind.GIN else (20,) * self.model.num_layers
 
     @property
     def is_timed(self) -> bool:
+        """True if neighbours are sampled by time."""
         return self.sampling.time_attr is not None
 
     @property
     def evaluates_with_cache(self) -> bool:
+        """True if evaluation reads the cached aggregates, too."""
         sampling = self.sampling
         if sampling.cache is CacheKind.OFF or sampling.evaluate_with_cache is None:
             return sampling.cache is CacheKind.AGGREGATION and self.model.kind is ModelKind.GIN
@@ -104,6 +106,7 @@ class TrainConfig:
 
     @property
     def test_batch_size(self) -> int:
+        """Nodes per minibatch of evaluation."""
         return self.sampling.test_batch_size or self.sampling.batch_size
 
 
@@ -153,7 +156,7 @@ def _check_numbers(config: TrainConfig) -> None:
 
 
 def edges_unread(config: TrainConfig) -> str | None:
-    """Returns why a run cannot read the features of edges; None if it can."""
+    """Returns the reason why a run cannot read features of edges; None if it can."""
     if config.model.kind is not ModelKind.GAT:
         return f"{config.model.kind.value} reads the features of nodes alone; choose --model gat"
     if config.ranks.remote is not RemoteKind.EXACT:
@@ -162,7 +165,7 @@ def edges_unread(config: TrainConfig) -> str | None:
 
 
 def _conflicts(config: TrainConfig) -> Iterator[tuple[str, str]]:
-    """Yields fields whose value does not go with that of another one, and why."""
+    """Yields (field, reason) for each field that contradicts another one."""
     model, task, ranks = config.model, config.task, config.ranks
     if model.edge_features == "read" and (because := edges_unread(config)) is not None:
         yield "model.edge_features", because
@@ -223,8 +226,8 @@ def _conflicts(config: TrainConfig) -> Iterator[tuple[str, str]]:
 
 T = TypeVar("T")
 
-#: The ready configurations: experiments of the BatchGNN paper (appendix E, tables 2 and 3). The
-#: first one is the default.
+#: Ready configurations: experiments of the BatchGNN paper (appendix E, tables 2 and 3). The first
+#: one is the default.
 PRESETS: Mapping[str, TrainConfig] = MappingProxyType(
     {
         "batchgnn": TrainConfig(),
@@ -237,7 +240,7 @@ PRESETS: Mapping[str, TrainConfig] = MappingProxyType(
 )
 DEFAULT_PRESET = "batchgnn"
 
-#: Fields that there are no more: what nearly every run had there, and what other runs are told.
+#: Removed fields: the value that nearly every run had, and what other runs are told.
 _REMOVED = {
     "model.layers": (
         "native",
@@ -261,24 +264,30 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-#: What a file means that was written before some fields were there.
+#: The meaning of files that were written before some fields existed.
 _OF_FILES = TrainConfig(model=ModelConfig(edge_features="none"))
 
 
 def config_from_dict(values: Mapping[str, Any], base: TrainConfig = _OF_FILES) -> TrainConfig:
-    """Returns a configuration from nested dicts. The message names the field."""
+    """Returns ``base`` with values of nested dicts. Raises `TrainError` that names the field."""
     return _merge(base, values, "")
 
 
 def preset(name: str) -> TrainConfig:
+    """Returns a ready configuration: "batchgnn", "p3" or "distdglv2". Raises `TrainError` for
+    another name.
+
+    >>> preset("p3").sampling.fanout
+    (25, 10)
+    """
     if name not in PRESETS:
         raise TrainError(f"unknown preset {name!r}; the presets are {', '.join(PRESETS)}")
     return PRESETS[name]
 
 
 def read_config(path: Path) -> TrainConfig:
-    """Returns the configuration that the file at `path` holds. Raises `TrainError` or
-    `DatasetError` if it is missing, is not JSON, or does not hold a configuration."""
+    """Returns the configuration in a ``config.json``. Raises `TrainError` or `DatasetError` if the
+    file is missing, is not JSON, or does not hold a configuration."""
     from pyg_batchgnn.data.files import read_json  # loads torch, which --help does without
 
     if not path.is_file():
@@ -291,8 +300,14 @@ def read_config(path: Path) -> TrainConfig:
 
 
 def assign(config: TrainConfig, assignments: list[str]) -> TrainConfig:
-    """Returns `config` with fields set from texts like ``sampling.fanout=10,10``. Raises
-    `TrainError` if a text has no "=", names no field, or its value does not fit."""
+    """Returns `config` with some fields set by texts.
+
+    >>> assign(TrainConfig(), ["model.hidden=64", "sampling.fanout=10,10,5"]).model.hidden
+    64
+
+    ``assignments``: texts "section.field=value"; "none" is None. Raises `TrainError` if a text has
+    no "=", names no field, or its value does not fit.
+    """
     nested: dict[str, dict[str, Any]] = {}
     for text in assignments:
         name, equals, value = text.partition("=")
@@ -402,8 +417,8 @@ def agreed_fields(config: TrainConfig) -> dict[str, Any]:
 
 
 def with_decided_fields(wanted: TrainConfig, written: TrainConfig) -> TrainConfig:
-    """Returns `wanted`, with the fields that it leaves open taken from `written`, the configuration
-    of the run that is resumed; they were decided when it started."""
+    """Returns `wanted` with the fields that it leaves open taken from `written`, the configuration
+    of the run to resume, where they were decided."""
     decided: dict[str, dict[str, Any]] = {}
     for path, row in FIELDS.items():
         if row.option.is_decided and _plain(wanted.value(path)) in (None, "auto", "probe"):
