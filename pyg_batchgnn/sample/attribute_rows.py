@@ -38,7 +38,8 @@ class AttributeRows:
         """Copies attribute ``name`` of the first ``rows`` nodes or edges, of all by default. int8
         codes are decoded. Raises ValueError if the table lacks one of the rows."""
         table = self.tables[name]
-        is_here = table.device.type in ("cpu", "meta")  # else of a batch on a GPU, which no kernel here reads
+        # Else of a batch on a device, whose rows no kernel here reads.
+        is_here = "cpu" in (table.device.type, "" if self.row is None else self.row.device.type)
         if is_here:
             ops.check_dense(f"attribute {name!r}", table)
         if is_here and table.dim() == 0:

@@ -134,7 +134,7 @@ def test_layers_that_read_the_training_flag(kind: type[Difference], training: bo
     ours.train(training), plain.train(training)
     compare(ours, plain)
     if kind is not Difference and training:
-        assert any("Centred is not known, and it looks at all rows" in one for one in found_in(ours).notes)
+        assert any("Centred is not known, and mean looks at all rows" in one for one in found_in(ours).notes)
     else:
         assert_trimmed(ours, [1, 0])
 
