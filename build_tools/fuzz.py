@@ -1,25 +1,22 @@
 """Tries hostile inputs on one target. Atheris chooses them by the lines of the package they reach.
 
     pip install atheris
-    python build_tools/fuzz.py data /tmp/fuzz --seconds 60
+    PYTHONPATH=. python build_tools/fuzz.py data /tmp/fuzz -max_total_time=60
 
 An input is a list of choices: what to change in a sound folder, or in options of the command line.
-It must be taken, or refused in one sentence. The folder keeps the inputs that reached something
-new, from which the next slice goes on, and one line for each place of a finding.
+It must be taken, or refused in one sentence. Else Atheris stops, and leaves it in ``crash-...``.
+The folder keeps the inputs that reached something new, from which the next slice goes on. Further
+options are libFuzzer's.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import io
 import json
 import os
-import re
 import shutil
-import signal
 import sys
-import traceback
 import zlib
 from pathlib import Path
 from typing import Any
@@ -29,6 +26,8 @@ import atheris
 with atheris.instrument_imports(include=["pyg_batchgnn"], exclude=["pyg_batchgnn.nn", "pyg_batchgnn.port"]):
     import numpy as np
     import torch
+    from safetensors import safe_open
+    from safetensors.torch import load, save
 
     from pyg_batchgnn import DistFeatureStore, DistGraphStore, MacrobatchNeighborLoader
     from pyg_batchgnn.comm import Communicator
@@ -38,6 +37,7 @@ with atheris.instrument_imports(include=["pyg_batchgnn"], exclude=["pyg_batchgnn
     from pyg_batchgnn.train import start
     from pyg_batchgnn.train.cli import main as command
     from pyg_batchgnn.train.config.table import FIELDS
+    from tests.support.damaged_folders import said
 
 SMALL = (
     "--epochs 2 --num-layers 2 --fanout 2,2 --hidden 4 --threads 1 --batch-size 9 --set run.malloc=default"
@@ -74,82 +74,72 @@ VALUES = json.loads("""[null, true, -1, 0, 1, 7, 2147483648, 9223372036854775808
 WORDS = b'<f4 <i8 <u8 >i8 |O <U1 True (- 9 0 " [ = } , . \xff'.split()
 
 
-class Choices:
-    """The choices that an input makes."""
+Choices = atheris.FuzzedDataProvider
 
-    def __init__(self, data: bytes) -> None:
-        self._left = atheris.FuzzedDataProvider(data)
 
-    def below(self, limit: int) -> int:
-        return self._left.ConsumeIntInRange(0, max(0, limit - 1))
-
-    def of(self, values: Any) -> Any:
-        return values[self.below(len(values))]
+def below(choices: Choices, limit: int) -> int:
+    return choices.ConsumeIntInRange(0, max(0, limit - 1))
 
 
 def changed_json(value: Any, choices: Choices) -> Any:
     """Changes one place of a JSON value."""
     place, inside, key = value, None, None
-    while isinstance(place, dict | list) and place and (inside is None or choices.below(4)):
-        inside, key = place, choices.of(sorted(place) if isinstance(place, dict) else range(len(place)))
-        place = place[key]
-    if isinstance(inside, dict | list):
-        how, nearby = choices.below(6), type(place) is int and choices.below(2)
-        changed = inside.pop(key)
-        if how and isinstance(inside, dict):
-            new = key if how > 1 else str(choices.of(VALUES))
-            inside[new] = changed + choices.of([1, -1, 7]) if nearby else choices.of(VALUES)
-        elif how:
-            inside.insert(key, choices.of(VALUES))
+    while isinstance(place, dict | list) and place and (inside is None or below(choices, 4)):
+        inside, keys = place, [*place] if isinstance(place, dict) else [*range(len(place))]
+        place = place[key := choices.PickValueInList(keys)]
+    how, nearby, new = below(choices, 6), below(choices, 2), choices.PickValueInList(VALUES)
+    if how and nearby and type(place) is int:
+        new = place + choices.PickValueInList([1, -1, 7])
+    if isinstance(inside, dict):
+        del inside[key]
+        inside |= {key if how > 1 else str(new): new} if how else {}
+    elif isinstance(inside, list):
+        inside[key : key + 1] = [new] if how else []
     return value
 
 
 def changed_bytes(data: bytes, choices: Choices) -> bytes:
-    at, how = choices.below(min(len(data), 128 if choices.below(2) else 1 << 30)), choices.below(6)
-    lines = data.split(b"\n")
-    lines[choices.below(len(lines))] = choices.of(lines)
-    said = json.dumps(choices.of(VALUES)).encode()
-    changed = [data[:at], data.replace(choices.of(WORDS), choices.of(WORDS), 1), b"\n".join(lines)]
-    changed += [data[:at] + said + data[at + choices.below(12) :]]
-    changed += [data[:at] + bytes([choices.below(256)]) + data[at + kept :] for kept in (0, 1)]
-    return changed[how]
+    lines, at = data.split(b"\n"), below(choices, min(len(data), choices.PickValueInList([128, 1 << 30])))
+    lines[below(choices, len(lines))] = choices.PickValueInList(lines)
+    new = [json.dumps(choices.PickValueInList(VALUES)).encode(), choices.ConsumeBytes(1), b""]
+    changed = [data[:at], b"\n".join(lines), data.replace(*(choices.PickValueInList(WORDS) for _ in "12"), 1)]
+    changed += [data[:at] + one + data[at + below(choices, 12) :] for one in new]
+    return choices.PickValueInList(changed)
 
 
 def change_file(path: Path, choices: Choices) -> None:
-    data, how = path.read_bytes(), choices.below(10)
+    data, how = path.read_bytes(), below(choices, 10)
     if how == 0:
         path.unlink()
-        if choices.below(2):
-            path.symlink_to(choices.of(["/etc/passwd", "META.json", "."]))
+        if choices.ConsumeBool():
+            path.symlink_to(choices.PickValueInList(["/etc/passwd", "META.json", "."]))
     elif path.suffix == ".json" and how > 1:
         path.write_text(json.dumps(changed_json(json.loads(data), choices)))
     elif path.suffix == ".safetensors" and how > 1:  # with a checksum of its new contents
-        length = int.from_bytes(data[:8], "little")
-        header = json.loads(data[8 : 8 + length])
-        about = header["__metadata__"]
+        with safe_open(path, "pt") as file:
+            about = file.metadata()
         about["values"] = json.dumps(changed_json(json.loads(about["values"]), choices))
         sums = {**json.loads(about["checksums"]), "values": zlib.crc32(about["values"].encode())}
         about["checksums"] = json.dumps(sums)
-        text = json.dumps(header if how > 3 else changed_json(header, choices)).encode()
-        path.write_bytes(len(text).to_bytes(8, "little") + text + data[8 + length :])
+        path.write_bytes(save(load(data), about))
     else:
         path.write_bytes(changed_bytes(data, choices))
 
 
 def promise_anew(folder: Path, choices: Choices) -> None:
     """Lets META.json promise what arrays are now: mostly their checksums, at times all."""
-    how = choices.below(4)
+    how = below(choices, 4)
     with contextlib.suppress(Exception):  # of whatever the files hold now
-        content = json.loads((folder / "META.json").read_text())
-        for name, promise in content["arrays"].items() if how else ():
-            promise["sha256"] = file_sha256(folder / f"{name}.npy")
+        for name in json.loads((folder / "META.json").read_text())["arrays"] if how else ():
+            file = folder / f"{name}.npy"
+            promise: dict[str, Any] = {"sha256": file_sha256(file)}
             if how == 1:
-                array = np.load(folder / f"{name}.npy", mmap_mode="r")
+                array = np.load(file, mmap_mode="r")
                 promise |= {"shape": list(array.shape), "dtype": array.dtype.name}
-        (folder / "META.json").write_text(json.dumps(content))
+            said("arrays", name, value=lambda old, new=promise: old | new)(folder)
 
 
-def load(folder: Path) -> None:
+def load_part(folder: Path) -> None:
     with contextlib.suppress(DatasetError), Communicator.create("alone") as comm:
         part = load_partition(folder, comm)
         nodes = (part.schema.node_types[0], None) if part.schema.has_names else None
@@ -159,82 +149,58 @@ def load(folder: Path) -> None:
 
 def run_command(arguments: list[str]) -> None:
     """Runs a command. Raises AssertionError unless it succeeds, or says in one line why not."""
-    said, status = io.StringIO(), 0
+    output, status = io.StringIO(), 0
     shutil.rmtree("out", ignore_errors=True)
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(output):
         try:
-            load(Path(arguments[1])) if arguments[0] == "load" else command(arguments)
+            load_part(Path(arguments[1])) if arguments[0] == "load" else command(arguments)
         except SystemExit as end:
             status = int(end.code or 0)
-    line = said.getvalue().strip().rpartition("\n")[2]
+    line = output.getvalue().strip().rpartition("\n")[2]
     fine = status == 0 or (status == 2 and line.startswith("batchgnn: ") and len(line) < 1000)
     assert fine, f"status {status}: {line}"
 
 
 def open_folder(name: str, choices: Choices) -> None:
-    work = Path("work")
-    shutil.rmtree(work, ignore_errors=True)
-    shutil.copytree(name, work)
+    shutil.rmtree("work", ignore_errors=True)
+    work = Path(shutil.copytree(name, "work"))
     files = sorted(path for path in work.rglob("*") if path.is_file())
-    for _again in range(1 + choices.below(3)):
-        if (path := choices.of(files)).is_file():
-            with contextlib.suppress(ValueError, LookupError, TypeError):
-                change_file(path, choices)
+    for _again in range(1 + below(choices, 3)):
+        path = choices.PickValueInList(files)
+        with contextlib.suppress(Exception):  # of what an earlier change left
+            change_file(path, choices)
     for meta in [*work.rglob("META.json")]:
         promise_anew(meta.parent, choices)
     often = [] if name == "tables" else ["verify {0}"] * 12
-    run_command(choices.of([*often, *FOLDERS[name][1]]).format(work).split())
+    run_command(choices.PickValueInList([*often, *FOLDERS[name][1]]).format(work).split())
 
 
 def give_options(_: str, choices: Choices) -> None:
     values = [*VALUES, *range(3), 0.1, "gcn", "sgd", "link", "hop", "exact", "with", "y"]
-    given = [f"{choices.of(sorted(FIELDS))}={choices.of(values)}" for _again in range(1 + choices.below(3))]
-    run_command([*TRAIN.format("data").split(), *(word for one in given for word in ("--set", one))])
+    given = TRAIN.format("data").split()
+    for _again in range(1 + below(choices, 3)):
+        given += ["--set", f"{choices.PickValueInList(sorted(FIELDS))}={choices.PickValueInList(values)}"]
+    run_command(given)
 
 
 TARGETS = {**dict.fromkeys(FOLDERS, open_folder), "options": give_options}
 
 
-def try_once(target: str, data: bytes, found: Path, known: set[str]) -> None:
-    signal.alarm(20)
-    try:
-        TARGETS[target](target, Choices(data))
-    except Exception as error:
-        frames = traceback.extract_tb(error.__traceback__)
-        last = ([one for one in frames if "pyg_batchgnn/" in one.filename] or frames)[-1]
-        place = f"{last.filename.rpartition('pyg_batchgnn/')[2]}:{last.name} {type(error).__name__}"
-        place += re.sub(r"\d+", "", str(error))[:60] if isinstance(error, AssertionError) else ""
-        if place not in known:
-            known.add(place)
-            with found.open("a") as out:
-                out.write(json.dumps({"place": place, "says": str(error)[:500], "input": data.hex()}) + "\n")
-    finally:
-        signal.alarm(0)
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(usage=__doc__)
-    parser.add_argument("target", choices=TARGETS)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--seconds", type=int, default=60)
-    chosen = parser.parse_args()
+    target, folder, *options = sys.argv[1:]
     torch.set_num_threads(1)
-    corpus = chosen.folder / f"{chosen.target}.corpus"
-    corpus.mkdir(parents=True, exist_ok=True)
-    (chosen.folder / "tables").mkdir(exist_ok=True)
-    os.chdir(chosen.folder)
+    for name in (f"{target}.corpus", "tables"):
+        Path(folder, name).mkdir(parents=True, exist_ok=True)
+    os.chdir(folder)
     vars(start).update(dict.fromkeys(("plot_learning", "plot_phases"), lambda *_, **__: None))
     for file, text in TABLES.items():
         Path("tables", file).write_text(text)
     for name, (make, _opens) in FOLDERS.items():
         if not Path(name).exists():
             run_command(make.format(name).split())
-    found, known = Path(f"{chosen.target}.findings.jsonl").resolve(), set[str]()
-    signal.signal(signal.SIGALRM, lambda *_: (_ for _ in ()).throw(TimeoutError("it takes more than 20 s")))
-    limits = [f"-max_total_time={chosen.seconds}", "-rss_limit_mb=8000", "-len_control=0", "-max_len=99"]
-    atheris.Setup(
-        [sys.argv[0], *limits, corpus.name], lambda data: try_once(chosen.target, data, found, known)
-    )
+    limits = ["-timeout=20", "-rss_limit_mb=8000", "-len_control=0", "-max_len=99"]
+    arguments = [sys.argv[0], *limits, *options, f"{target}.corpus"]
+    atheris.Setup(arguments, lambda data: TARGETS[target](target, Choices(data)))
     atheris.Fuzz()
 
 

@@ -3,98 +3,51 @@
 //
 // The random numbers from which the programs of tests/sanitizers make valid arguments are the bytes
 // of an input. Kernels with a short obvious equivalent are compared with it here.
-#include <cerrno>
-#include <cstdio>
-#include <deque>
-#include <limits>
-#include <map>
-#include <memory>
-#include <set>
-#include <string>
+#include <fuzzer/FuzzedDataProvider.h>
 
-#include "kernels/random.h"
+#include <map>
+#include <random>
+#include <set>
 
 #define PYG_BATCHGNN_FUZZ
 namespace pyg_batchgnn {
 
 // The numbers that an input says, most of them small; then a sequence that follows from its length.
-class Random {
- public:
-  using result_type = uint64_t;
-  explicit Random(uint64_t seed) : behind_(seed) {}
-  static constexpr uint64_t min() { return 0; }
-  static constexpr uint64_t max() { return ~uint64_t{0}; }
+struct Random : std::mt19937_64 {
+  explicit Random(uint64_t seed, FuzzedDataProvider* from = nullptr) : std::mt19937_64(seed), input(from) {}
 
-  Random(const uint8_t* data, size_t size) : next_(data), left_(size), behind_(size) {}
   uint64_t operator()() {
-    if (left_ == 0) return mix(behind_ += kGamma);
-    const uint64_t first = bytes(1);
-    return first < 192 ? first : bytes(first < 240 ? 2 : 8);
+    if (input == nullptr || input->remaining_bytes() == 0) return std::mt19937_64::operator()();
+    const uint64_t first = input->ConsumeIntegral<uint8_t>();
+    if (first < 192) return first;
+    return first < 240 ? input->ConsumeIntegral<uint16_t>() : input->ConsumeIntegral<uint64_t>();
   }
 
- private:
-  uint64_t bytes(size_t count) {
-    uint64_t value = 0;
-    for (; count > 0 && left_ > 0; --count, --left_) value = value << 8 | *next_++;
-    return value;
-  }
-
-  const uint8_t* next_ = nullptr;
-  size_t left_ = 0;
-  uint64_t behind_;
+  FuzzedDataProvider* input;
 };
 
 }  // namespace pyg_batchgnn
 
-#include "typed.h"
-
-// The programs of tests/sanitizers, each in a namespace of its own. Their headers come before.
-#include "kernels/disk/read.h"
-#include "kernels/disk/sweep.h"
-#include "kernels/embedding.h"
-#include "kernels/gather.h"
-#include "kernels/history.h"
-#include "kernels/nn/aggregate.h"
-#include "kernels/node_set.h"
-#include "kernels/partition/lists.h"
-#include "kernels/partition/multilevel/coarsen.h"
-#include "kernels/partition/multilevel/refine.h"
-#include "kernels/partition/multilevel/solve.h"
-#include "kernels/partition/stream.h"
-#define main unused
-namespace aggregation {
+// The programs of tests/sanitizers, without their ends.
+#define JOINED(name, number) name##number
+#define NUMBERED(number) JOINED(unused, number)
+#define main NUMBERED(__COUNTER__)
+#define Graph WeighedGraph
 #include "aggregation.cpp"
-}
-namespace disk {
+#undef Graph
 #include "disk.cpp"
-}
-namespace embedding {
 #include "embedding.cpp"
-}
-namespace history {
 #include "history.cpp"
-}
-namespace multilevel {
 #include "multilevel.cpp"
-}
-namespace partition {
 #include "partition.cpp"
-}
-namespace tables {
 #include "sampling.cpp"
-}
 #undef main
-
-using namespace pyg_batchgnn;
 
 namespace {
 
-constexpr int64_t kLowest = std::numeric_limits<int64_t>::min(),
-                  kHighest = std::numeric_limits<int64_t>::max();
-
 int64_t any_number() {
   const int64_t odd[] = {
-      0, 1, -1, kLowest, kLowest + 1, kHighest, kHighest - 1, int64_t{1} << 31, int64_t{1} << 52};
+      0, 1, -1, INT64_MIN, INT64_MIN + 1, INT64_MAX, INT64_MAX - 1, int64_t{1} << 31, int64_t{1} << 52};
   return below(2) ? odd[below(9)] : static_cast<int64_t>(generator());
 }
 
@@ -105,62 +58,73 @@ std::vector<T> some_below(int64_t count, int64_t n) {
   return values;
 }
 
+// Returns the numbers begin to begin + count - 1, by a key of each, equal ones in their order.
+template <class Key>
+std::vector<int64_t> sorted(int64_t begin, int64_t count, const Key& key) {
+  std::vector<int64_t> order(size(count));
+  std::iota(order.begin(), order.end(), begin);
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return key(a) < key(b); });
+  return order;
+}
+
+// Checks the lists of nodes that edges lie in, by the node of each edge. Returns their order.
+template <class Node>
+std::vector<int64_t> expect_lists(const std::vector<int64_t>& ptr, const Node& node) {
+  const std::vector<int64_t> order = sorted(0, ptr.back(), node);
+  expect(ptr[0] == 0 && std::is_sorted(ptr.begin(), ptr.end()));
+  for (int64_t at = 0; at < ptr.back(); ++at) {
+    const size_t of = static_cast<size_t>(node(order[size(at)]));
+    expect(ptr[of] <= at && at < ptr[of + 1]);
+  }
+  return order;
+}
+
 // An edge list to a graph by destination and by source.
 template <class In, class Index, class Id>
 void convert(int64_t nodes, int64_t edges) {
   const std::vector<In> from = some_below<In>(edges, nodes);
   std::vector<In> to = some_below<In>(edges, 1 + below(nodes));
-  std::vector<std::vector<int64_t>> into(size(nodes)), out_of(size(nodes));
-  const bool sorted = below(3) == 0;
-  if (sorted) std::sort(to.begin(), to.end());
+  const bool is_sorted = below(3) == 0;
+  if (is_sorted) std::sort(to.begin(), to.end());
   expect(scan_ascending(to.data(), edges) == std::is_sorted(to.begin(), to.end()));
-  const Extent found = extent(from.data(), edges, 2);
-  expect(edges == 0 ? found.high == -1 : found.high == *std::max_element(from.begin(), from.end()));
-  for (int64_t e = 0; e < edges; ++e) into[size(to[size(e)])].push_back(e);
+  expect(extent(from.data(), edges, 2).high == (edges ? *std::max_element(from.begin(), from.end()) : -1));
   std::vector<int64_t> indptr(size(nodes + 1)), ptr(size(nodes + 1));
   std::vector<Index> indices(size(edges));
   std::vector<Id> ids(size(edges)), edge(size(edges));
   std::vector<int32_t> target(size(edges));
   count_destinations(to.data(), edges, nodes, indptr.data());
   fill_csc(from.data(), to.data(), edges, nodes, indptr.data(), indices.data(),
-           sorted ? nullptr : ids.data());
-  int64_t at = 0;
-  for (int64_t v = 0; v < nodes; ++v) {
-    expect(indptr[size(v)] == at);
-    for (const int64_t e : into[size(v)]) {
-      expect(indices[size(at)] == static_cast<Index>(from[size(e)]) && (sorted || ids[size(at)] == e));
-      out_of[size(from[size(e)])].push_back(at++);
-    }
+           is_sorted ? nullptr : ids.data());
+  const auto end = [&](int64_t e) { return to[size(e)]; };
+  const auto source = [&](int64_t e) { return indices[size(e)]; };
+  expect(indptr.back() == edges);
+  const std::vector<int64_t> into = expect_lists(indptr, end);
+  for (size_t at = 0; at < into.size(); ++at) {
+    expect(indices[at] == static_cast<Index>(from[size(into[at])]) && (is_sorted || ids[at] == into[at]));
   }
   transpose(indptr.data(), {indices.data(), sizeof(Index) == 8}, nodes, nodes, ptr.data(), target.data(),
             edge.data(), 1 + below(4));
-  at = 0;
-  for (int64_t v = 0; v < nodes; ++v) {
-    expect(ptr[size(v)] == at);
-    for (const int64_t e : out_of[size(v)]) {
-      const int64_t of = target[size(at)];
-      expect(edge[size(at++)] == e && indptr[size(of)] <= e && e < indptr[size(of + 1)]);
-    }
+  expect(ptr.back() == edges);
+  const std::vector<int64_t> out_of = expect_lists(ptr, source);
+  for (size_t at = 0; at < out_of.size(); ++at) {
+    expect(edge[at] == out_of[at] && target[at] == end(into[size(out_of[at])]));
   }
 }
 
-// Many edges go through buckets, on several threads.
-void conversion() {
-  const int64_t nodes = 1 + below(70), edges = below(300);
+void conversion(int64_t nodes, int64_t edges) {
   convert<int32_t, int32_t, int32_t>(nodes, edges);
   convert<int64_t, int32_t, int64_t>(nodes, edges);
   convert<int64_t, int64_t, int32_t>(nodes, edges);
 }
-void buckets() { convert<int64_t, int32_t, int32_t>(1 + below(100'000), 262'144 + below(200'000)); }
 
 // The choice from one list: times, uniform draws, shared words, weights.
 void times() {
   const int64_t count = below(200), spread = 1 + below(200), latest = any_number();
   std::vector<int64_t> time(size(count));
-  for (int64_t& one : time) one = below(4) ? std::max(latest, kLowest + 200) - below(spread) : any_number();
+  for (int64_t& one : time) one = below(4) ? std::max(latest, INT64_MIN + 200) - below(spread) : any_number();
   std::sort(time.begin(), time.end());
   const int64_t begin = below(count + 1), end = begin + below(count - begin + 1);
-  const int64_t window = below(2) ? -1 : below(2) ? below(spread) : kHighest;
+  const int64_t window = below(2) ? -1 : below(2) ? below(spread) : INT64_MAX;
   TimeRange range(time.data(), {begin, end}, latest, window);
   range.prefetch_ends();
   range.guess();
@@ -183,12 +147,11 @@ void shared_words(int64_t begin, int64_t count, int64_t picks, uint64_t key) {
   LaborScratch scratch;
   Relation<Index> relation;
   relation.edges.indices = sources.data();
-  std::vector<int64_t> expected(size(count)), got(size(picks));
-  std::iota(expected.begin(), expected.end(), begin);
-  const auto word = [&](int64_t at) { return source_word(key, static_cast<int64_t>(sources[size(at)])); };
-  std::stable_sort(expected.begin(), expected.end(), [&](int64_t a, int64_t b) { return word(a) < word(b); });
-  std::sort(expected.begin(), expected.begin() + picks);
+  std::vector<int64_t> got(size(picks));
   LaborChooser<Index>(relation, key, scratch)(begin, count, picks, got.data());
+  std::vector<int64_t> expected = sorted(
+      begin, count, [&](int64_t at) { return source_word(key, static_cast<int64_t>(sources[size(at)])); });
+  std::sort(expected.begin(), expected.begin() + picks);
   expect(std::equal(got.begin(), got.end(), expected.begin()));
 }
 
@@ -206,19 +169,18 @@ void weights(int64_t list, int64_t count, uint64_t key) {
   WeightedChooser choose({sum.data(), weight.data(), positive.data()}, scratch);
   const Places places{list + below(count), list + count};
   const int64_t positives = choose.positives(1, places);
-  for (const bool with : {true, false}) {
-    const int64_t picks = with ? below(100) : below(std::max<int64_t>(positives, 1));
-    if (picks == 0 || positives == 0) continue;
-    std::vector<double> x(size(picks));
-    std::vector<int64_t> out(size(picks));
-    choose.touch(list, places);
-    choose.guess(key, list, places, picks, x.data(), out.data());
-    choose.improve(list, places, picks, x.data(), out.data());
-    if (with) choose.with_replacement(key, list, places, picks, x.data(), out.data());
-    if (!with) choose.without_replacement(key, list, places, picks, x.data(), out.data());
-    different(out, places.begin, places.end, with);
-    for (const int64_t place : out) expect(weight[size(place)] > 0);
-  }
+  const bool with = below(2);
+  const int64_t picks = with ? below(100) : below(std::max<int64_t>(positives, 1));
+  if (picks == 0 || positives == 0) return;
+  std::vector<double> x(size(picks));
+  std::vector<int64_t> out(size(picks));
+  choose.touch(list, places);
+  choose.guess(key, list, places, picks, x.data(), out.data());
+  choose.improve(list, places, picks, x.data(), out.data());
+  if (with) choose.with_replacement(key, list, places, picks, x.data(), out.data());
+  if (!with) choose.without_replacement(key, list, places, picks, x.data(), out.data());
+  different(out, places.begin, places.end, with);
+  for (const int64_t place : out) expect(weight[size(place)] > 0);
 }
 
 void choices() {
@@ -238,7 +200,7 @@ void choices() {
 // Any words as questions to the owner of nodes.
 template <class Index>
 void ask(const QuestionShape& shape) {
-  const tables::Graph<Index> edges = tables::random_graph<Index>(1 + below(20), below(60));
+  const Graph<Index> edges = random_graph<Index>(1 + below(20), below(60));
   const std::vector<int64_t> times(edges.indices.size());
   const Integers ids{edges.edge_ids.data(), false};
   TypedGraph<Index> graph{{edges.nodes}, {{{edges.indptr.data(), edges.indices.data(), ids, edges.nodes}}}};
@@ -263,97 +225,86 @@ void ask(const QuestionShape& shape) {
   expect(out.fault || out.words_to.size() == 1);
 }
 
-void messages() {
-  const bool disjoint = below(2);
-  const QuestionShape shape{1, disjoint, disjoint && below(2), below(2) == 0};
-  ask<int32_t>(shape);
-  ask<int64_t>(shape);
-}
-
-void parts() {
-  const int64_t parts = 1 + below(40), nodes = 1 + below(40), edges = below(100);
-  partition::groups<int32_t>(below(300), parts);
-  partition::groups<int64_t>(below(300), parts);
-  const bool spoilt = below(2) == 0;
-  partition::lists<int32_t, int32_t, int32_t>(below(1000), nodes, edges, spoilt);
-  partition::lists<int64_t, int64_t, int64_t>(below(2) << 40, nodes, edges, spoilt);
-  partition::stream<int32_t>(3 * nodes, edges, parts, static_cast<Score>(below(2)));
-}
-
-void multilevels() {
-  const int64_t nodes = 1 + below(100), edges = below(300), parts = 1 + below(9);
-  multilevel::solves(nodes, edges, parts, 1 + below(3), below(2) == 0);
-  multilevel::share<int32_t, int64_t>(nodes, nodes, 3 * nodes, edges, parts);
-  multilevel::share<int64_t, int32_t>(0, nodes, 2 * nodes, edges, parts);
-}
-
-void histories() {
-  const int64_t lines = below(40), own = 1 + below(20), nodes = 1 + below(60);
-  history::caches(lines, int64_t{1} << (7 + below(2)), nodes);
-  history::layers(below(50), own, below(20), below(2) == 0);
-  history::pushes(nodes, below(200), 1 + below(5), below(2) ? kPushAll : below(30));
-}
-
 void disks() {
-  static const std::vector<char> content = [] {
-    std::vector<char> bytes(50'001);
-    for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(mix(i));
-    return bytes;
-  }();
-  disk::sweeps();
-  if (below(2)) disk::reads(content, static_cast<disk::Mishap>(below(3)));
-  if (below(8) == 0) disk::a_cut_file(content);
+  std::vector<char> content(50'001);
+  for (size_t i = 0; i < content.size(); ++i) content[i] = static_cast<char>(mix(i));
+  sweeps();
+  if (below(2)) reads(content, static_cast<Mishap>(below(3)));
+  if (below(8) == 0) a_cut_file(content);
 }
 
-void rows() {
-  const int64_t rows = 1 + below(50), columns = 1 + below(300);
-  tables::gather(rows, columns, below(200));
-  tables::decode(rows, columns, below(200), below(2) ? Element::kFloat32 : Element::kBFloat16);
-  below(2) ? embedding::all<float>(rows, columns) : embedding::all<double>(rows, columns);
+void histories(int64_t lines, int64_t own, int64_t nodes) {
+  caches(lines, int64_t{1} << (7 + below(2)), nodes);
+  layers(below(50), own, below(20), below(2) == 0);
+  pushes(nodes, below(200), 1 + below(5), below(2) ? kPushAll : below(30));
 }
 
-void sums() {
-  const int64_t targets = 1 + below(40);
-  aggregation::round_of(targets, targets + below(40), below(9), 1 + below(150));
+void messages(bool disjoint, bool timed, bool excludes) {
+  ask<int32_t>({1, disjoint, disjoint && timed, excludes});
+  ask<int64_t>({1, disjoint, disjoint && timed, excludes});
 }
 
-// All rules of sampling, over parts, and with spoilt messages.
-void sampling() {
-  below(2) ? TypedRound<int32_t>(generator, 1).run() : TypedRound<int64_t>(generator, 1).run();
+void multilevels(int64_t nodes, int64_t edges, int64_t parts) {
+  solves(nodes, edges, parts, 1 + below(3), below(2) == 0);
+  share<int32_t, int64_t>(nodes, nodes, 3 * nodes, edges, parts);
+  share<int64_t, int32_t>(0, nodes, 2 * nodes, edges, parts);
 }
 
-// Sampling of one relation, with the distinct nodes of what is sampled.
-void plain() { tables::round_of<int32_t>(1 + below(100), below(400)); }
+void cuts(int64_t parts, int64_t nodes, int64_t edges, bool spoilt) {
+  groups<int32_t>(below(300), parts);
+  groups<int64_t>(below(300), parts);
+  lists<int32_t, int32_t, int32_t>(below(1000), nodes, edges, spoilt);
+  lists<int64_t, int64_t, int64_t>(below(2) << 40, nodes, edges, spoilt);
+  stream<int32_t>(3 * nodes, edges, parts, static_cast<Score>(below(2)));
+}
 
+void rows(int64_t rows, int64_t columns) {
+  gather(rows, columns, below(200));
+  decode(rows, columns, below(200), below(2) ? Element::kFloat32 : Element::kBFloat16);
+  below(2) ? all<float>(rows, columns) : all<double>(rows, columns);
+}
+
+void typed(bool wide) {
+  wide ? TypedRound<int64_t>(generator, 1).run() : TypedRound<int32_t>(generator, 1).run();
+}
+
+// Many edges go through buckets, on several threads. `sampling` has all rules, over parts, and
+// spoilt messages; `plain` one relation, with the distinct nodes of what is sampled.
 const std::map<std::string, void (*)()> kKernels{
-    {"aggregation", sums}, {"buckets", buckets},   {"choices", choices},   {"conversion", conversion},
-    {"disk", disks},       {"history", histories}, {"messages", messages}, {"multilevel", multilevels},
-    {"parts", parts},      {"plain", plain},       {"rows", rows},         {"sampling", sampling},
+    {"aggregation", [] { round_of(1 + below(40), 40 + below(40), below(9), 1 + below(150)); }},
+    {"buckets", [] { convert<int64_t, int32_t, int32_t>(1 + below(99'999), 262'144 + below(199'999)); }},
+    {"choices", choices},
+    {"conversion", [] { conversion(1 + below(70), below(300)); }},
+    {"disk", disks},
+    {"history", [] { histories(below(40), 1 + below(20), 1 + below(60)); }},
+    {"messages", [] { messages(below(2), below(2), below(2)); }},
+    {"multilevel", [] { multilevels(1 + below(100), below(300), 1 + below(9)); }},
+    {"parts", [] { cuts(1 + below(40), 1 + below(40), below(100), below(2)); }},
+    {"plain", [] { round_of<int32_t>(1 + below(100), below(400)); }},
+    {"rows", [] { rows(1 + below(50), 1 + below(300)); }},
+    {"sampling", [] { typed(below(2)); }},
     {"times", times},
 };
-
-void (*target)() = nullptr;
 
 }  // namespace
 
 extern "C" int LLVMFuzzerInitialize(int*, char***) {
-  const char* name = std::getenv("KERNELS");
-  if (name == nullptr || !kKernels.contains(name)) {
-    for (const auto& [one, _] : kKernels) std::cerr << one << ' ';
-    std::cerr << "\nset KERNELS to one of these" << std::endl;
-    std::exit(1);
-  }
-  target = kKernels.at(name);
   // One thread takes all slots in turn: inputs do the same each time, and no thread is started.
   offer_thread_pool([](int64_t slots, void (*work)(void*, int64_t), void* context) {
     for (int64_t slot = 0; slot < slots; ++slot) work(context, slot);
     return true;
   });
-  return 0;
+  const char* const name = std::getenv("KERNELS");
+  if (name != nullptr && kKernels.contains(name)) return 0;
+  for (const auto& [one, _] : kKernels) std::cerr << one << ' ';
+  std::cerr << "\nset KERNELS to one of these" << std::endl;
+  std::exit(1);
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  generator = Random(data, size);
+  static void (*const target)() = kKernels.at(std::getenv("KERNELS"));
+  FuzzedDataProvider input(data, size);
+  generator = Random(size, &input);
   target();
   return 0;
 }

@@ -29,7 +29,7 @@ class GroupLimits:
 
 @dataclass(frozen=True)
 class Memory:
-    """The bytes of memory that this process may use: all, and those that are free."""
+    """The bytes of memory that this process may use, in all and free."""
 
     total: int
     available: int

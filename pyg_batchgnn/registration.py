@@ -40,7 +40,7 @@ def _create(store: Any, rank: int, size: int, timeout: timedelta) -> Any:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Lets `_register` be called after torch.distributed is imported."""
+    """An import hook that calls `_register` once torch.distributed is imported."""
 
     def find_spec(
         self, fullname: str, _path: Sequence[str] | None, _target: ModuleType | None = None

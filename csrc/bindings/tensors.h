@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <new>
 #include <numeric>
 #include <optional>
 #include <stdexcept>
@@ -37,12 +38,8 @@ constexpr ScalarType kScalarType = std::is_same_v<T, double>  ? ScalarType::Doub
 
 // Returns a tensor over a block, which returns to the cache with the last tensor over it.
 inline Tensor adopt_block(void* block, const std::vector<int64_t>& sizes, ScalarType dtype) {
-  std::vector<int64_t> strides(sizes.size());
-  int64_t stride = 1;
-  for (size_t dim = sizes.size(); dim-- > 0;) {
-    strides[dim] = stride;
-    stride *= sizes[dim];
-  }
+  std::vector<int64_t> strides(sizes.size(), 1);
+  for (size_t dim = sizes.size(); dim-- > 1;) strides[dim - 1] = strides[dim] * sizes[dim];
   return torch::stable::from_blob(block, {sizes.data(), sizes.size()}, {strides.data(), strides.size()},
                                   torch::stable::Device(torch::headeronly::DeviceType::CPU), dtype,
                                   &release_block);
@@ -145,10 +142,12 @@ void with_float(const Tensor& tensor, const Body& body) {
 
 // Results /////////////////////////////////////////////////////////////////////////////////////////
 
-// Returns an uninitialised tensor of items of `item` bytes.
-inline Tensor new_items(const std::vector<int64_t>& sizes, ScalarType dtype, size_t item) {
-  for (const int64_t size : sizes) item *= static_cast<size_t>(size);
-  return adopt_block(allocate_block(std::max<size_t>(item, 1)), sizes, dtype);
+// Returns an uninitialised tensor of items of `item` bytes. Throws std::bad_alloc.
+inline Tensor new_items(const std::vector<int64_t>& sizes, ScalarType dtype, int64_t item) {
+  for (const int64_t size : sizes) {
+    if (size < 0 || __builtin_mul_overflow(item, size, &item)) throw std::bad_alloc();
+  }
+  return adopt_block(allocate_block(static_cast<size_t>(std::max<int64_t>(item, 1))), sizes, dtype);
 }
 
 template <class T>
@@ -158,7 +157,7 @@ Tensor new_array(const std::vector<int64_t>& sizes) {
 
 // Returns an uninitialised tensor of floating-point numbers.
 inline Tensor new_tensor(const std::vector<int64_t>& sizes, ScalarType dtype) {
-  return new_items(sizes, dtype, static_cast<size_t>(element_bytes(element_of(dtype))));
+  return new_items(sizes, dtype, element_bytes(element_of(dtype)));
 }
 
 inline Tensor new_tensor_like(const Tensor& tensor) {

@@ -419,7 +419,7 @@ def barrier(channel: Channel, header: Header) -> None:
 
 
 def check_agreement(channel: Channel, values: Mapping[str, Any], header: Header) -> None:
-    """Does `Collectives.check_agreement` over a channel: all ranks see the same values."""
+    """As `Collectives.check_agreement`, over a channel."""
     texts = {name: json.dumps(value, sort_keys=True) for name, value in values.items()}
     answers: list[dict[str, str]] = gather_values(channel, texts, header, Operation.AGREEMENT)
     names = sorted({name for answer in answers for name in answer})

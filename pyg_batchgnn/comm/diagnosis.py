@@ -218,14 +218,14 @@ class StatusBoard:
             self._write(RankStatus(0, RankPhase.JOINED, ""))
 
     def enter(self, exchange: int, text: str) -> None:
-        """Writes that this rank enters an exchange; called before each one."""
+        """Records that this rank enters an exchange. ``text``: names the exchange in messages."""
         if self._lines is None:
             self._write(RankStatus(exchange, RankPhase.ENTERED, text))
         else:
             self._lines.write(exchange, text)
 
     def leave(self, phase: RankPhase, exchange: int, text: str) -> None:
-        """Writes that this rank enters no more exchanges, with the reason."""
+        """Records that this rank enters no more exchanges. ``text``: the reason."""
         self._write(RankStatus(exchange, phase, text))
         self._set(_LEFT, str(self._rank))
 

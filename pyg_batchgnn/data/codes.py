@@ -275,7 +275,7 @@ def _bits(values: Tensor) -> Tensor:
 
 
 def _value(bits: Tensor) -> Tensor:
-    """Returns the float32 values whose `_bits` these are, as int64 without a sign."""
+    """Returns the float32 values of `_bits`, given as int64 without a sign."""
     is_positive = bits >> 31 == 1
     plain = torch.where(is_positive, bits ^ (1 << 31), bits ^ 0xFFFFFFFF)
     return torch.where(plain >= 1 << 31, plain - (1 << 32), plain).to(torch.int32).view(torch.float32)

@@ -48,7 +48,7 @@ class Meta:
     def of(
         cls, dataset: Dataset, arrays: Mapping[str, ArrayPromise], origin: Mapping[str, Any] | None = None
     ) -> Meta:
-        """Makes it of a data set. ``arrays``: the promises of its files."""
+        """Makes the description of a data set. ``arrays``: the promises of its files."""
         return cls(
             dataset.name,
             dataset.source,

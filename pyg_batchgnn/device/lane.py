@@ -57,8 +57,7 @@ class CpuLane:
         """Lets this stream wait for earlier work of the device's default stream."""
 
     def hand_over(self, ticket: Ticket, tensors: Iterable[Tensor]) -> None:
-        """Lets the caller's stream use this stream's tensors after ``ticket``, without a wait
-        here."""
+        """Lets the caller's stream use this stream's tensors after ``ticket``, without waiting."""
 
     def has_locked(self, tensor: Tensor) -> bool:  # noqa: ARG002
         """Returns whether torch itself has page-locked a tensor."""
@@ -90,7 +89,7 @@ _REGISTER = 1 | 2
 
 
 class CudaLane(CpuLane):
-    """A GPU, with a stream of its own for copies."""
+    """A GPU, and a stream of its own on which copies to it run."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -190,8 +189,7 @@ class FeaturePlacement(enum.Enum):
 
 
 def checked_device(device: Any) -> torch.device | None:
-    """Returns the user's device with its index; None stays None. Raises TypeError, ValueError or
-    RuntimeError if it cannot be used."""
+    """Returns the user's device with its index, or None. Raises an error if it cannot be used."""
     if device is None:
         return None
     if not isinstance(device, (str, int, torch.device)) or isinstance(device, bool):

@@ -25,6 +25,8 @@ from pyg_batchgnn.types import Group
 
 @dataclass
 class BusTally:
+    """Counts of what batches on a device read there and over the bus."""
+
     rows_from_device: int = 0  # of tables that lie on the device
     bytes_from_device: int = 0
     rows_from_device_cache: int = 0
@@ -224,7 +226,7 @@ class PlacingRules:
 
 
 class PlacedTables:
-    """The user's tables, placed for a device. ``by_name``: by group and name, those that can be."""
+    """The user's tables, placed for a device. ``by_name``: placed tables by group and name."""
 
     def __init__(
         self,

@@ -238,7 +238,7 @@ class _CameGradients:
 def _added(
     changes: Sequence[RowChanges], gradients: Sequence[RowGradients]
 ) -> tuple[RowChanges, RowGradients]:
-    """Returns the changes of several minibatches as those of one, with added gradients."""
+    """Returns the changes of several minibatches as one minibatch's, with added gradients."""
     nears, fars = 0, 0
     rows, sources = [], []
     for change, given in zip(changes, gradients, strict=True):

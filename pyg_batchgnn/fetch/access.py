@@ -63,7 +63,7 @@ class AccessString:
 
     @property
     def end(self) -> int:
-        """The number after the last unit's."""
+        """The number that the next unit to be appended gets."""
         return self._first + len(self._units)
 
     def finish(self) -> dict[Group, Tensor]:

@@ -254,7 +254,8 @@ def inclusion(
 
 
 def _propagated(found: Tensor, edges: _EdgesBySource, part: Part, plan: SamplingPlan) -> Tensor:
-    """Returns [n, c], the probability of being in a minibatch, from that of being a seed."""
+    """Returns [n, c], the probability of being in a minibatch. ``found``: [n, c], of being a
+    seed."""
     schema = part.schema
     left = 1 - found  # of not having been found yet
     for hop in range(plan.num_hops):

@@ -108,7 +108,7 @@ class DiskRows:
         return sum(one.nbytes for one in self._resident.values())
 
     def set_capacity(self, nbytes: int, window: Window, period: int | None = None) -> None:
-        """Sets the bytes for rows in memory, and frees those that are there."""
+        """Sets how many bytes of rows may stay in memory, and frees all rows that are there."""
         with self._lock:
             self._capacity, self._window, self._resident = nbytes, window, {}
             self._period = period
@@ -136,7 +136,7 @@ class DiskRows:
             return True
 
     def extend(self, string: AccessString) -> None:
-        """Takes the list of the units after those that are known."""
+        """Appends units to the list of known ones."""
         with self._lock:
             first = string.finish()
             for group, resident in self._resident.items():
@@ -346,8 +346,7 @@ class _ResidentRows:
     def lease(
         self, number: int, nodes: Tensor, slot: Tensor, beside: Mapping[str, Tensor]
     ) -> UnitRows | None:
-        """Returns a unit's rows, with those of tables in memory; None if too many units are in
-        use."""
+        """Returns a unit's rows and tables' rows in memory; None if too many units are in use."""
         if len(self._under_way()) == _LEASES:
             return None
         for name, table in beside.items():

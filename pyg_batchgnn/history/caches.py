@@ -218,7 +218,7 @@ class HistoricalCaches:
         self._queue.restore(pushes)
 
     def count_edges(self, layer: int, edges: int, left_out: int) -> None:
-        """Counts the edges of a layer and those that were left out."""
+        """Counts edges of a layer, and how many of them were left out."""
         counts = self._stats.layer(layer)
         counts.edges += edges
         counts.edges_left_out += left_out

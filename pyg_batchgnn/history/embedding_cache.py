@@ -38,7 +38,7 @@ class EmbeddingCache:
         self._rows: Tensor | None = None
 
     def __len__(self) -> int:
-        """Returns the number of rows stored, also of those too old to be read."""
+        """Returns the number of stored rows, including rows that are too old to be read."""
         return len(self._lines)
 
     @property
@@ -77,7 +77,7 @@ class EmbeddingCache:
         return {"node": self._lines.node_of(line), "step": self._lines.step_of(line), "rows": rows}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Replaces the contents by those of a `state_dict`."""
+        """Replaces the contents by a `state_dict`."""
         self._lines = LineTable(self._lines.capacity)
         self._rows = None
         if state["node"].numel():

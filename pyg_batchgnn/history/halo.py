@@ -39,8 +39,8 @@ class Halo:
         return self.internal.numel()
 
     def most_needed(self, number: int | None) -> Tensor:
-        """Returns [<= number] int64, ascending, the positions among the halo nodes of those with
-        the most edges into the part; None: of all."""
+        """Returns [<= number] int64, ascending, positions of the halo nodes with the most edges
+        into the part; None: of all halo nodes."""
         if number is None or number >= self.num_halo:
             return torch.arange(self.num_halo)
         return self.edges.argsort(descending=True, stable=True)[:number].sort().values

@@ -185,7 +185,7 @@ class DeviceStage:
     # Memory ######################################################################################
 
     def too_many(self, minibatches: int) -> None:
-        """Fetches fewer minibatches together: the distinct rows of that many do not fit a block."""
+        """Halves the fetch group, as a block cannot hold the rows of ``minibatches``."""
         self._group_size = max(1, minibatches // 2)
 
     def rules(self) -> PlacingRules:

@@ -34,7 +34,7 @@ _MARGIN = 0.96
 
 @dataclass(frozen=True)
 class DiskForecast:
-    """A prediction of what an epoch reads from files."""
+    """How much an epoch reads from files, as predicted, and in which sizes."""
 
     sizes: Sizes  # B and F
     resident_bytes: int  # the bytes of rows in memory

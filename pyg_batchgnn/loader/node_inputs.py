@@ -253,10 +253,7 @@ def by_key(
 
 
 def _type_inputs(what: str, name: str, nodes: Any, ids: Any, times: Any, num_nodes: int) -> TypeInputs:
-    if nodes is None:
-        node, own_ids = torch.arange(num_nodes), None
-    else:
-        node, own_ids = _node_ids(what, nodes, num_nodes)
+    node, own_ids = (torch.arange(num_nodes), None) if nodes is None else _node_ids(what, nodes, num_nodes)
     given_ids = aligned("input_id", ids, node.numel(), what)
     time = aligned("input_time", times, node.numel(), what)
     return TypeInputs(name, node, own_ids if given_ids is None else given_ids, time)
@@ -266,6 +263,8 @@ def as_array(what: str, given: Any, empty: torch.dtype | None = None) -> Tensor:
     """Returns a user's tensor, array or list as a tensor. ``empty``: the dtype of an empty one."""
     try:
         array = torch.as_tensor(given)
+        if array.layout is not torch.strided:
+            raise TypeError(f"got {array.layout}; use .to_dense()")
     except (RuntimeError, TypeError, ValueError) as error:
         raise TypeError(f"{what} must be a tensor, an array or a list of numbers ({error})") from None
     is_bare = empty is not None and not array.numel() and array.dtype.is_floating_point
@@ -295,9 +294,7 @@ def _node_ids(what: str, given: Any, num_nodes: int) -> tuple[Tensor, Tensor | N
     nodes = as_array(what, given, torch.int64)
     if nodes.dtype is torch.bool:
         if list(nodes.shape) != [num_nodes]:
-            raise ValueError(
-                f"{what} is a mask of shape {list(nodes.shape)} for a graph of {num_nodes} nodes"
-            )
+            raise ValueError(f"{what} is a mask of shape {list(nodes.shape)} for {num_nodes} nodes")
         ids = nodes.cpu().nonzero().view(-1)
         return ids, ids
     if nodes.dtype.is_floating_point or nodes.dtype.is_complex:

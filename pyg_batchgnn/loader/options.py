@@ -169,7 +169,7 @@ _OWN |= {"device_cache", "pinned_memory", "schedule"}
 
 
 def raise_first(conflicts: Iterable[tuple[Any, str]], end: str = "") -> None:
-    """Raises ValueError with the first text whose condition is true."""
+    """Raises ValueError with the text of the first true condition. ``conflicts``: of both."""
     for is_given, text in conflicts:
         if is_given:
             raise ValueError(text + end)

@@ -53,7 +53,7 @@ class Position:
         self.upcoming = Run(self.run.epoch + 1)
 
     def set_epoch(self, epoch: int) -> None:
-        """Sets the next iterator's epoch, and that of ``loader(index)``. A position in it stays."""
+        """Sets the epoch of the next iterator and of ``loader(index)``; keeps a position in it."""
         if isinstance(epoch, bool) or not isinstance(epoch, int):
             raise TypeError(f"epoch must be an integer, got {epoch!r}")
         if self.upcoming.epoch != epoch or self.upcoming.skip == 0:
@@ -197,6 +197,8 @@ def order_of(loader: DataLoader) -> Order:
 def as_positions(index: object) -> Tensor:
     """Returns a list, or a tensor of any integer type, as positions [n] int64."""
     if isinstance(index, Tensor):
+        if index.dtype is torch.bool or index.is_floating_point() or index.layout is not torch.strided:
+            raise TypeError(f"positions must be dense integers, got {index.dtype} {index.layout}")
         return index.view(-1).to("cpu", torch.int64)
     return torch.tensor([int(position) for position in index], dtype=torch.int64)  # type: ignore[attr-defined]
 

@@ -141,7 +141,7 @@ class OwnSeeds:
 
 @dataclass(frozen=True, eq=False)
 class TrainedSeeds:
-    """The seeds that a rank owns and those that it trains."""
+    """Which seeds a rank owns, and which it trains."""
 
     seeds: OwnSeeds  # the seeds that this rank trains
     own: OwnSeeds  # the seeds that it owns

@@ -25,7 +25,7 @@ from pyg_batchgnn.ops import digest_text, minibatch_key, part_key
 
 
 class ScheduleName(str, enum.Enum):
-    """The ways in which ranks share the seeds of an epoch."""
+    """How ranks share the seeds of an epoch: "local", "balanced" or "global"."""
 
     LOCAL = "local"  # a rank trains those that it owns
     BALANCED = "balanced"  # every rank trains equally many, most of them its own
@@ -58,7 +58,7 @@ class SeedStep:
 
 @dataclass(frozen=True)
 class StepShape:
-    """Cuts an epoch's seeds into minibatches."""
+    """How an epoch's seeds are cut into minibatches."""
 
     batch_size: int  # the seed nodes of a rank's minibatch
     drop_last: bool  # True leaves out the last seeds if they do not fill a minibatch
@@ -103,9 +103,9 @@ class SeedSchedule(ABC):
 
 
 class GlobalSchedule(SeedSchedule):
-    """Makes the same minibatches for any number of ranks: rank g mod R trains minibatch g of those
-    that are left. ``drop_last`` leaves out a smaller last minibatch, and then a last step of fewer
-    than R minibatches."""
+    """Makes the same minibatches for any number of ranks: rank g mod R trains remaining minibatch
+    g. ``drop_last`` leaves out a smaller last minibatch, and then a last step of fewer than R
+    minibatches."""
 
     def __init__(self, count: int, rank: int, size: int, shape: StepShape) -> None:
         super().__init__(count)

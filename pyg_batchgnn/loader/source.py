@@ -171,7 +171,7 @@ class DataSource:
         return Gatherer(BlockReader(self.mapped, minibatch if isinstance(minibatch, Minibatch) else None))
 
     def block(self, ids: Mapping[Group, Tensor], gather: Gatherer) -> dict[Group, dict[str, Tensor]]:
-        """Gathers rows. int8 codes of nodes stay codes; those of edges are decoded."""
+        """Gathers rows. int8 codes of nodes stay codes; codes of edges are decoded."""
         self._look()
         return {
             group: {

@@ -173,7 +173,12 @@ class DeviceMemory:
 
 @dataclass(frozen=True)
 class LoaderStats:
-    """The counters of the last macrobatch, and of all since the loader was made."""
+    """The counters of the last macrobatch, and of all since the loader was made.
+
+    >>> batches = list(loader)
+    >>> loader.stats().total.minibatches == len(batches)
+    True
+    """
 
     last: LoaderCounters
     total: LoaderCounters

@@ -208,7 +208,7 @@ def _lost_worker(error: Exception, made: Iterator[Any]) -> str:
 
 
 class _Queue(multiprocessing.queues.Queue):
-    """A queue whose lock an interrupted `put` does not leave taken."""
+    """A queue that releases its lock even if `put` is interrupted."""
 
     def put(self, obj: Any, block: bool = True, timeout: float | None = None) -> None:
         with interrupts_held_back():

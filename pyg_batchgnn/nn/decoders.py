@@ -85,7 +85,7 @@ def in_batch_loss(
         hits: [2, H] int64, links (i, j) to leave out: j's target is a target of i's source, too.
         chunk_size: C, the most links of a chunk. Of n = ceil(P / C) chunks link i is in i modulo n.
     """
-    return F.softplus(-in_batch_log_odds(source, target, log_q, hits, chunk_size)).mean()
+    return -F.logsigmoid(in_batch_log_odds(source, target, log_q, hits, chunk_size)).mean()
 
 
 class DotProductDecoder(torch.nn.Module):

@@ -166,10 +166,9 @@ class GCNConv(NativeConv, torch_geometric.nn.GCNConv):
             what = "separate rows of sources and targets"
             raise refuse(self, what, "take SAGEConv for bipartite graphs")
         set_width(given.x, self.lin)
-        dtype = ops.compute_dtype(self.lin.weight)
-        check_input(given.x, self.lin.weight.size(1), dtype)
-        rows = self._aggregate(given, edge_weight, dtype)
-        return Terms((RowProduct(rows, self.lin.weight),), bias=self.bias)
+        weight, dtype = self.lin.weight, ops.compute_dtype(self.lin.weight)
+        check_input(given.x, weight.size(1), dtype)
+        return Terms((RowProduct(self._aggregate(given, edge_weight, dtype), weight),), bias=self.bias)
 
     @property
     def fill(self) -> float:

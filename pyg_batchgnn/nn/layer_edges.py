@@ -106,7 +106,7 @@ class LayerGraph:
         return self._in_order(attr).to(dtype)
 
     def edge_weights(self, weight: Tensor, dtype: torch.dtype) -> Tensor:
-        """Returns [E], the weights of the layer's edges in its order, from those of all edges."""
+        """Returns [E], the weights of the layer's edges in its order. ``weight``: of all edges."""
         edges = (self.whole or self).num_edges
         if weight.dim() != 1 or weight.numel() != edges:
             raise ValueError(f"edge_weight must be [{edges}], one entry per edge, got {list(weight.shape)}")

@@ -8,7 +8,6 @@ what was looked at, in one.
 
 from __future__ import annotations
 
-import contextlib
 import operator
 from collections.abc import Mapping
 from operator import attrgetter, itemgetter
@@ -185,6 +184,8 @@ class NativeConv(MessagePassing):
     def __setattr__(self, name: str, value: Any) -> None:
         if name != "training":
             self.__dict__.pop(_KEY, None)
+        if name == "aggr_module" and not isinstance(value, torch.nn.Module | None):
+            raise TypeError(f"aggr must be the name of an aggregation or a module of PyG's, got {value!r}")
         super().__setattr__(name, value)
 
     def __delattr__(self, name: str) -> None:
@@ -278,7 +279,7 @@ def probability(name: str, value: Any) -> float:
 
 
 def _integer(name: str, value: Any) -> int:
-    with contextlib.suppress(TypeError):
-        if not isinstance(value, bool):
-            return operator.index(value)
-    raise TypeError(f"{name}={value!r}, but it must be an integer")
+    try:
+        return operator.index(None if isinstance(value, bool) else value)  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(f"{name}={value!r}, but it must be an integer") from None

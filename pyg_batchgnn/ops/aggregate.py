@@ -49,6 +49,10 @@ def aggregate(
     number of threads. "mean" divides by the number of in-edges. Targets without in-edges get 0.
     Differentiable in ``x``, ``edge_weight`` and ``self_scale``.
 
+    >>> x, indices = torch.tensor([[1.0], [2.0], [4.0]]), torch.tensor([1, 2, 0])
+    >>> aggregate(x, torch.tensor([0, 2, 3]), indices, reduce="mean").flatten()  # two targets
+    tensor([3., 1.])
+
     Args:
         x: [>= N, F] float32, float64, bfloat16 or float16; columns contiguous. Codes of a
             `QuantizedTensor` are summed as they are, and the sums decoded.
@@ -281,8 +285,7 @@ REDUCTIONS = ("sum", "mean", "max")
 def check_graph(
     x: Tensor, indptr: Tensor, indices: Tensor, row: Tensor | None, reduce: str, dtype: torch.dtype
 ) -> None:
-    """Raises TypeError, ValueError or IndexError for rows and edges that `aggregate` cannot
-    read."""
+    """Raises TypeError, ValueError or IndexError for rows or edges that `aggregate` refuses."""
     if reduce not in REDUCTIONS:
         raise ValueError(f"reduce must be one of {', '.join(REDUCTIONS)}, got {reduce!r}")
     check_dense("x", x)

@@ -289,7 +289,7 @@ def attention_weights(
     key: int = 0,
 ) -> Tensor:
     """Returns [slots, heads], the softmax of `attention` after dropout, differentiable.
-    ``coefficient``: [slots, heads], from `attention`, whose other arguments these are."""
+    ``coefficient``: [slots, heads], from `attention`. Other arguments as given to `attention`."""
     targets, edges = indptr.numel() - 1, coefficient.size(0) - (loops or 0)
     if coefficient.dim() != 2:
         raise ValueError(f"coefficient must be [slots, heads], got {list(coefficient.shape)}")

@@ -58,7 +58,9 @@ def check_vector(name: str, tensor: Tensor, dtypes: Sequence[torch.dtype] = INTE
     if tensor.device.type != "cpu":
         raise ValueError(f"{name} is on {tensor.device}; the operators run on the CPU, move it with .cpu()")
     if not tensor.is_contiguous():
-        raise ValueError(f"{name} is not contiguous (stride {tensor.stride(0)}); call .contiguous()")
+        how = f"{tensor.layout}, stride {tensor.stride(0)}"
+        remedy = ".contiguous()" if tensor.layout is torch.strided else ".to_dense()"
+        raise ValueError(f"{name} is not contiguous ({how}); use {remedy}")
 
 
 def check_dense(name: str, tensor: Tensor) -> None:
@@ -210,7 +212,7 @@ def with_article(kind: type) -> str:
     """Returns the name of a type with its article: an InEdges, a SamplingPlan."""
     name = kind.__name__
     is_spelled = name[:2].isupper()  # letter by letter
-    return f"{'an' if name[0] in ('AEFHILMNORSX' if is_spelled else 'AEIOU') else 'a'} {name}"
+    return f"{'an' if name[0].upper() in ('AEFHILMNORSX' if is_spelled else 'AEIOU') else 'a'} {name}"
 
 
 # What is known of entries #########################################################################
@@ -308,8 +310,7 @@ def is_transforming() -> bool:
 
 
 def refuse_transformed(name: str, tensor: Tensor) -> None:
-    """Raises RuntimeError for a tensor in a transform, where torch takes operators for
-    constants."""
+    """Raises RuntimeError for a tensor in a transform: torch would take it for a constant."""
     if not is_transforming():
         return
     if _is_wrapped(tensor) or forward_ad.unpack_dual(tensor).tangent is not None:

@@ -22,6 +22,8 @@ ROW_DTYPES = (torch.float32, torch.float64)
 
 
 class RowRule(enum.IntEnum):
+    """The update rule of an optimizer, by the number that the kernel takes."""
+
     SGD = 0
     ADAGRAD = 1
     ADAM = 2

@@ -22,8 +22,7 @@ _SMALLEST = 8
 
 
 class LineTable:
-    """Which line of a cache holds which node. If all lines are in use, the oldest node is
-    removed."""
+    """Which line of a cache holds which node. When all are in use, the oldest node leaves."""
 
     def __init__(self, lines: int) -> None:
         if not 0 <= lines < 1 << 30:

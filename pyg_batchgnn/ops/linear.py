@@ -190,6 +190,7 @@ _current: ProductsName = "native"
 
 
 def current_products() -> ProductsName:
+    """Returns the matrix products of `ops.linear` in this process."""
     return _current
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from pyg_batchgnn.ops.checks import INTEGERS, check_range, extent
+from pyg_batchgnn.ops.checks import INTEGERS, check_dense, check_range, extent
 from pyg_batchgnn.ops.library import fake, kernels, thread_count
 from pyg_batchgnn.versions import private
 
@@ -258,10 +258,10 @@ def _select(table: Any, dim: int, at: int) -> Any:
 
 def _rows(table: QuantizedTensor, index: Tensor, shape: Sequence[int]) -> Tensor:
     """Decodes the rows of a non-negative index of any shape."""
-    flat = index.reshape(-1)
-    if index.device.type == "cpu" == table.device.type:
-        check_range("index", flat, table.size(0), "rows of the table")
-    rows = decode(table.codes, table.decoding, table.dtype, flat)
+    if table.device.type == "cpu":
+        check_dense("index", index)
+        check_range("index", index.reshape(-1), table.size(0), "rows of the table")
+    rows = decode(table.codes, table.decoding, table.dtype, index.reshape(-1))
     return rows.view(*shape, *table.shape[1:])
 
 
@@ -281,7 +281,7 @@ def _index(table: Any, indices: Sequence[Any]) -> Any:
         index = index.nonzero().squeeze(1)
     elif index.dtype not in INTEGERS:
         return NotImplemented
-    elif index.device.type == "cpu" and extent(index.reshape(-1))[0] < 0:
+    elif index.device.type == "cpu" and not index.is_sparse and extent(index.reshape(-1))[0] < 0:
         index = torch.where(index < 0, index + table.size(0), index)  # from the end
     return _rows(table, index, index.shape)
 

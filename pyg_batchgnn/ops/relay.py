@@ -49,8 +49,7 @@ class OwnedGraph:
     num_edges: list[int]  # by relation, the edges of the whole graph
 
     def held(self) -> Tensor:
-        """Returns the arrays as kernels take them; checked again only if torch has written to
-        them."""
+        """Returns the arrays for kernels; checked again only if torch has written to them."""
         return self.arrays.held(self._check)
 
     def _check(self) -> None:

@@ -198,8 +198,6 @@ def list_tokens(
     sources and targets, ``indptr`` and ``indices``.
     """
     with memory_errors(f"not enough memory for {count} tokens of each of {row.numel()} seeds; take fewer"):
-        if row.numel() * count >= 1 << 40:  # the kernel would count bytes beyond 64 bits
-            raise MemoryError("bad_alloc")
         return kernels.list_tokens(kind, row, num_nodes, *map(list, relations), count)
 
 

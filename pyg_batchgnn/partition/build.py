@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.data import Dataset, as_dataset, check_node_counts
 from pyg_batchgnn.ops import InEdges
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from torch_geometric.data import Data, HeteroData
 
 
+MOST_PARTS = 100_000  # of a graph
 Progress = Callable[[str], None]  # Told a few words as each stage begins.
 
 
@@ -108,10 +110,12 @@ def partition_parts(
     + 1) * parts // ranks."""
     dataset = as_dataset(dataset)
     check_comm(comm)
-    if parts < 1:
-        raise ValueError(f"parts must be at least 1, not {parts}")
+    for name, value in (("parts", parts), ("seed", seed)):
+        ops.check_type(name, value, int, f"give int({name})")
+    if not 1 <= parts <= MOST_PARTS:
+        raise ValueError(f"parts must be 1 to {MOST_PARTS}, not {parts}")
     tell = progress or (lambda _: None)
-    runs, chosen = Runs(parts, comm.size), as_policy(policy)
+    runs, chosen = Runs(int(parts), comm.size), as_policy(policy)
     _check(dataset, name_of(chosen), comm, seed, parts)
     check_splits(comm, dataset)
     tell("reading edges")

@@ -30,8 +30,6 @@ def with_files(comm: Communicator, work: Callable[[], T]) -> T:
     def named() -> T:
         try:
             return work()
-        except DatasetError:
-            raise
         except OSError as caught:
             raise DatasetError(system_message(caught)) from caught
 

@@ -34,15 +34,13 @@ class Balanced:
     balance: Mapping[str, float] = field(default_factory=lambda: {NODES: SLACK, EDGES: SLACK, "train": SLACK})
 
     def __post_init__(self) -> None:
-        if not self.balance:
+        if not isinstance(self.balance, Mapping) or not self.balance:
             raise ValueError('balance must name at least one load; {"nodes": 1.05} balances the nodes')
         for name, slack in self.balance.items():
-            if not slack >= 1:
-                fact = f"the slack of {name!r} must be at least 1, not {slack}"
-                raise ValueError(f"{fact}; 1.05 allows parts 5 % above the mean")
-            if math.isinf(slack):
-                fact = f"the slack of {name!r} must be finite, not {slack}"
-                raise ValueError(f"{fact}; leave out a load that parts may have any amount of")
+            if not isinstance(slack, (int, float)) or not 1 <= slack < math.inf:
+                fact = f"the slack of {name!r} must be finite and at least 1, not {slack}"
+                remedy = "leave out a load that parts may have any amount of"
+                raise ValueError(f"{fact}; 1.05 allows parts 5 % above the mean, or {remedy}")
 
     def __str__(self) -> str:
         return f"{type(self).__name__.lower()} ({self._loads})"
@@ -77,6 +75,7 @@ class Streaming(Balanced):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        ops.check_type("passes", self.passes, int, "give int(passes)")
         if self.passes < 1:
             raise ValueError(f"passes must be at least 1, not {self.passes}")
 
@@ -95,7 +94,9 @@ class TwoLevel(Balanced):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.hosts is not None and self.hosts < 1:
+        hosts = 1 if self.hosts is None else self.hosts
+        ops.check_type("hosts", hosts, int, "give int(hosts)")
+        if hosts < 1:
             raise ValueError(f"hosts must be at least 1, not {self.hosts}")
 
     def __str__(self) -> str:

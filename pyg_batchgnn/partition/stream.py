@@ -214,12 +214,8 @@ def random_owners(part: ReadingSlice, parts: int, seed: int) -> Tensor:
     owner = torch.empty(part.num_nodes, dtype=torch.int32)
     for number, name in enumerate(part.schema.node_types):
         own, kind = part.nodes_of(number), None if part.schema.num_types == 1 else name
-        pieces = zip(
-            owner[part.rows_of(number)].split(_NODES),
-            torch.arange(own.start, own.stop).split(_NODES),
-            strict=True,
-        )
-        for piece, node in pieces:
+        pieces = owner[part.rows_of(number)].split(_NODES), torch.arange(own.start, own.stop).split(_NODES)
+        for piece, node in zip(*pieces, strict=True):
             piece.copy_(random_owner(node, parts, seed, kind))
     return owner
 
@@ -244,10 +240,9 @@ def _even_ranges(comm: Communicator, weight: Tensor, parts: int) -> Tensor:
 
 
 def random_owner(node: Tensor, parts: int, seed: int, node_type: str | None = None) -> Tensor:
-    """Returns [n] int32, the part of each node, which depends only on seed, type, original id and
-    number of parts: the upper half of a hash of the first three, as a fraction of 2^32, times the
-    number of parts (below 2^31). ``node``: [n] original ids. ``node_type``: None in a graph of one
-    type, where it is not hashed."""
+    """Returns [n] int32, the part of each node, floor(h * parts), where h in [0, 1) is the upper
+    half of a hash of seed, node type and original id. ``node``: [n] original ids. ``parts``: below
+    2^31. ``node_type``: None, not hashed, in a graph of one type."""
     key = fold_key(torch.zeros(1, dtype=torch.int64), torch.tensor(to_signed(seed)))
     if node_type is not None:
         key = fold_key(key, torch.tensor(to_signed(names_key([node_type]))))

@@ -388,8 +388,8 @@ class Call:
         return list(found.values())
 
     def _with_seed_rows(self, graph: Graph, inputs: Sequence[Any]) -> Any:
-        """Returns all rows, of which only those of the seeds are stored for the backward pass. If a
-        gradient for another row arrives, all are computed again. None if dropout then differs."""
+        """Returns all rows, of which the backward pass keeps only the seeds' rows. If a gradient
+        for another row arrives, all are computed again. None if dropout then differs."""
         before, state = torch.get_rng_state(), _state(self._model)
 
         def every() -> Any:

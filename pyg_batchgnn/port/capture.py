@@ -150,7 +150,7 @@ def axes_by_size(captured: Captured) -> dict[torch.fx.Node, Axis]:
 
 
 class _WrittenError(Exception):
-    """A ``forward`` writes to leaf modules; ``found`` holds their ids."""
+    """A ``forward`` that was to be captured writes to leaf modules; ``found`` has their ids."""
 
     def __init__(self, found: set[int]) -> None:
         super().__init__("it writes to layers")

@@ -142,7 +142,8 @@ def form_of_sum(target: Any, args: Sequence[Any]) -> Form | None:
 
 
 def axis_cut(axis: Axis, form: Form | None) -> Axis | None:
-    """Returns what the first ``form`` rows of a value stand for; None if they end within a hop."""
+    """Returns what the first ``form`` rows of a value are rows of; None if they end within a
+    hop."""
     if form is None or not isinstance(axis, (Nodes, Edges, BatchEdges)):
         return None
     shorter = (replace(axis, hops=hops) for hops in range(axis.hops + 1))

@@ -147,7 +147,7 @@ class LinkFinder(Protocol):
 
 
 class LocalFinder:
-    """A `LinkFinder` for a graph that this process holds whole, with original ids alone."""
+    """Draws negatives in a graph that this process holds whole. There are no internal ids."""
 
     def find(self, draws: Sequence[LinkDraw], epoch: int, number: int) -> list[FoundLinks]:  # noqa: ARG002
         return [FoundLinks(self._ids(draw)) for draw in draws]
@@ -206,8 +206,8 @@ def placed_nodes(ends: Sequence[EndNodes], is_disjoint: bool) -> PlacedNodes:
 
 @dataclass(frozen=True)
 class SeedEdges:
-    """The rule that keeps edges of a minibatch's links out of its sample. In disjoint sampling a
-    seed's subgraph leaves out the edges of its own link, else those of all links."""
+    """The rule that keeps the edges of a minibatch's links out of its sample: in disjoint sampling,
+    a seed's subgraph leaves out only the edges of its own link."""
 
     # For each relation that has links, those in which (source, target) is excluded, and those in
     # which (target, source) is.

@@ -182,11 +182,12 @@ class _GraphSampler(ABC):
         times: Sequence[TimeOrder | None] = (),
         weights: Sequence[WeightSums | None] = (),
     ) -> None:
-        if as_integer(seed) is None or (threads is not None and (as_integer(threads) or 0) < 1):
+        count = as_integer(1 if threads is None else threads) or 0
+        if as_integer(seed) is None or not 1 <= count < 1 << 31:
             raise ValueError(f"seed must be an integer, threads one from 1, got {seed!r} and {threads!r}")
         remedy = "graph_from_pyg(data) makes one of a Data, typed_graph_from_pyg(data) one of a HeteroData"
         ops.check_type("graph", graph, (CscGraph, TypedGraph), remedy)
-        self.graph, self.seed, self.threads = graph, seed, threads
+        self.graph, self.seed, self.threads = graph, int(seed), threads
         self.typed = graph.typed if isinstance(graph, CscGraph) else graph
         self.times, self.weights, self.schema = times, weights, self.typed.schema
         self._timed = any(one is not None for one in times)

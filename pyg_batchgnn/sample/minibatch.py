@@ -314,7 +314,7 @@ class Minibatch(SampledMinibatch):
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the minibatch's own tensors, without those that it shares with others."""
+        """The bytes of the minibatch's tensors, without tensors shared with other minibatches."""
         tokens = [one.nbytes for one in self.tokens or () if one is not None]
         return super().nbytes + sum(tokens) + sum(rows.nbytes for rows in self.attributes.values())
 

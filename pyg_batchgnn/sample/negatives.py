@@ -67,7 +67,7 @@ class Negatives:
 
 @dataclass(frozen=True, eq=False)
 class NegativePlan:
-    """How the negatives of one relation are drawn."""
+    """How negatives of one relation are drawn, as worked out from the loader's arguments."""
 
     mode: NegativeMode
     amount: float  # negatives per positive. A minibatch of P links has ceil(P * amount).

@@ -34,7 +34,7 @@ class Replacement(enum.Enum):
 
 
 class TemporalStrategy(enum.Enum):
-    """Which neighbours are picked among those that the seed's time allows."""
+    """Which neighbours are picked, of all that are early enough for the seed."""
 
     UNIFORM = "uniform"
     LAST = "last"  # the latest ones
@@ -128,12 +128,15 @@ class SamplingPlan:
 
     @property
     def num_hops(self) -> int:
+        """The number of hops; 0 if a minibatch is its seeds."""
         return len(self.fanouts)
 
     def fanouts_of(self, relation: Relation) -> Fanouts:
+        """Returns the fanouts of a relation by hop."""
         return dict(self.by_relation).get(relation, self.fanouts)
 
     def without_last_hop(self) -> SamplingPlan:
+        """Returns the plan for minibatches whose last hop an `AggregationCache` replaces."""
         if self.num_hops <= 1:
             raise ValueError(
                 f"an aggregation cache replaces the last hop of several, but the fanouts are "
@@ -143,6 +146,7 @@ class SamplingPlan:
         return dataclasses.replace(self, fanouts=self.fanouts[:-1], by_relation=own)
 
     def settings(self) -> dict[str, Any]:
+        """Returns the plan as JSON values, to compare on ranks and with saved states of loaders."""
         return {
             "fanouts": list(self.fanouts),
             "fanouts_by_relation": [[list(name), list(own)] for name, own in self.by_relation],
@@ -156,6 +160,7 @@ class SamplingPlan:
         }
 
     def summary(self) -> str:
+        """Returns the fanouts as a text for a loader's ``repr``."""
         own = {"-".join(relation): list(fanouts) for relation, fanouts in self.by_relation}
         return f"fanouts={own or list(self.fanouts)}"
 

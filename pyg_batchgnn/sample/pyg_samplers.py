@@ -22,7 +22,7 @@ from torch_geometric.sampler.base import SubgraphType
 from pyg_batchgnn.sample.link_seeds import Links, LinkSeeder, SeedEdges
 from pyg_batchgnn.sample.macrobatch import HGTSampler, MacrobatchSampler
 from pyg_batchgnn.sample.negatives import LateNegatives, check_early_links, negative_plan
-from pyg_batchgnn.sample.plan import NEIGHBOR_CAP, Direction, HGTPlan, NeighborChoice, subgraph_of
+from pyg_batchgnn.sample.plan import NEIGHBOR_CAP, Direction, HGTPlan, NeighborChoice, as_integer, subgraph_of
 from pyg_batchgnn.sample.pyg_output import Names, PygForm, PygOutput
 from pyg_batchgnn.sample.seeds import Seeds, frozen
 from pyg_batchgnn.store import (
@@ -56,10 +56,12 @@ class PygNodeSampler(BaseSampler):
 
     @property
     def epoch(self) -> int:
-        return self._epoch() if callable(self._epoch) else self._epoch
+        return self._epoch() if callable(self._epoch) else int(self._epoch)
 
     @epoch.setter
     def epoch(self, epoch: int | Callable[[], int]) -> None:
+        if as_integer(epoch) is None and not callable(epoch):
+            raise TypeError(f"epoch must be an integer, or a function that returns one, got {epoch!r}")
         self._epoch = epoch
 
     def sample_from_nodes(self, inputs: NodeSamplerInput, **_kwargs: Any) -> PygOutput:
@@ -71,18 +73,17 @@ class PygNodeSampler(BaseSampler):
                 f"{list(schema.node_types)}; give NodeSamplerInput(..., input_type=...)"
             )
         name = inputs.input_type or schema.node_types[0]
-        node, time = inputs.node.long().contiguous(), inputs.time
+        node = inputs.node if inputs.node.dtype is torch.bool else inputs.node.long()  # masks are refused
+        time = inputs.time
         if time is not None and self.times is None:
             raise ValueError(
-                "seed nodes came with times, but the sampler does not sample by time; give it time_attr, the "
-                "attribute that holds the times"
+                "seed nodes came with times, but sampling is not by time; give the sampler a time_attr"
             )
         if time is None and self.times is not None:
             time = self.times.of_seeds(schema.node_groups[schema.type_number(name)], node)
         (minibatch,) = self.macrobatch.sample([Seeds.of(schema, {name: node}, time=time)], self.epoch)
-        return self.form.output(
-            dataclasses.replace(minibatch, input_id=inputs.input_id, seed_time=inputs.time)
-        )
+        found = dataclasses.replace(minibatch, input_id=inputs.input_id, seed_time=inputs.time)
+        return self.form.output(found)
 
 
 def graph_of(data: Any) -> TypedGraph:
@@ -97,7 +98,7 @@ def names_of(data: Any) -> Names:
 
 
 def index_dtype(data: Any) -> torch.dtype:
-    """Returns the dtype of ids in PyG's batches: that of the user's edges, else int64."""
+    """Returns the dtype of ids in PyG's batches: the dtype of the user's edges, else int64."""
     if not isinstance(data, (Data, HeteroData)):
         return torch.int64
     for store in data.edge_stores:
@@ -241,6 +242,7 @@ class PygNeighborSampler(PygNodeSampler):
 
     @classmethod
     def of(cls, data: Any, choice: NeighborChoice, seed: int, threads: int | None) -> PygNeighborSampler:
+        """Makes a sampler from checked options. ``choice``: which neighbours are picked."""
         made = cls.__new__(cls)
         made._make(data, choice, seed, threads)
         return made
@@ -284,6 +286,7 @@ class PygNeighborSampler(PygNodeSampler):
 
     @property
     def num_neighbors(self) -> NumNeighbors:
+        """The fanouts, as PyG's object; may be set to anything that PyG's samplers take."""
         given = self.choice.num_neighbors
         return given if isinstance(given, NumNeighbors) else NumNeighbors(given)
 

@@ -58,10 +58,9 @@ class Seeds:
         """Returns seeds from [S_t] int64 node ids by name of the type. ``key``: their digest; None
         computes it (`seeds_key`). ``time, example``: as the attributes, in this order."""
         by_type = [_NONE] * schema.num_types
-        for name, ids in nodes.items():
-            by_type[schema.type_number(name)] = ids.contiguous() if isinstance(ids, Tensor) else ids
         types = tuple(map(schema.type_number, nodes))
-        for number in types:
+        for number, ids in zip(types, nodes.values(), strict=True):
+            by_type[number] = ids.contiguous() if getattr(ids, "layout", None) is torch.strided else ids
             ops.check_vector(f"seeds of type {schema.node_types[number]!r}", by_type[number], (torch.int64,))
         return cls(
             tuple(by_type),
@@ -103,7 +102,7 @@ def named_seeds(schema: Schema, number: int, seeds: Tensor | Seeds) -> Seeds:
             f"{name}: the graph has the node types {list(schema.node_types)}; give Seeds, for instance "
             f"Seeds.of(schema, {{{schema.node_types[0]!r}: ids}})"
         )
-    ids = seeds.contiguous() if isinstance(seeds, Tensor) else seeds
+    ids = seeds.contiguous() if getattr(seeds, "layout", None) is torch.strided else seeds
     ops.check_vector(name, ids, (torch.int64,))
     return Seeds((ids,), (0,), ops.minibatch_key(ids))
 

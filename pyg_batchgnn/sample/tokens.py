@@ -60,7 +60,7 @@ class TokenTimes:
     """The attribute from which tokens get their times, and the types and relations that have it."""
 
     name: str  # the attribute
-    # types, relations: the numbers of those whose nodes or edges have it.
+    # types, relations: numbers of the node types and of the relations that have it
     types: tuple[int, ...]
     relations: tuple[int, ...]
 

@@ -7,7 +7,6 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import FeatureStore, TensorAttr
@@ -63,8 +62,9 @@ class DistFeatureStore(FeatureStore):
         super().__init__()
         ops.check_type("part", part, Part, "make it with partition or load_partition")
         part.check_rank(comm)
-        if floats is not None and not floats.is_floating_point:
+        if floats is not None and not (isinstance(floats, torch.dtype) and floats.is_floating_point):
             raise TypeError(f"floats must be a floating-point type such as torch.bfloat16, got {floats}")
+        ops.check_type("share", share, bool, "give True or False")
         budget = ops.check_budget(memory_budget)
         tables = [table for by_name in part.attributes.values() for table in by_name.values()]
         others = [one for one in tables if one.is_floating_point() and one.dtype != floats]
@@ -184,22 +184,16 @@ class DistFeatureStore(FeatureStore):
 
     def _multi_get_tensor(self, attrs: list[TensorAttr]) -> list[Any]:
         """Reads attributes, with one look-up and one exchange for those with the same index."""
-        for attr in attrs:
+        alike = dict[Any, list[int]]()
+        for at, attr in enumerate(attrs):
             self._table(attr)  # refuses what is not there before anything is exchanged
+            alike.setdefault((id(attr.index), self._group(attr)), []).append(at)
         found: list[Any] = [None] * len(attrs)
-        left = list(range(len(attrs)))
-        while left:
-            first = attrs[left[0]]
-            alike = [
-                at
-                for at in left
-                if attrs[at].index is first.index and self._group(attrs[at]) == self._group(first)
-            ]
-            names = [str(attrs[at].attr_name) for at in alike]
-            rows = self.comm.run_job(functools.partial(self._read, names, first))
-            for at, name in zip(alike, names, strict=True):
+        for places in alike.values():
+            names = [str(attrs[at].attr_name) for at in places]
+            rows = self.comm.run_job(functools.partial(self._read, names, attrs[places[0]]))
+            for at, name in zip(places, names, strict=True):
                 found[at] = rows[name]
-            left = [at for at in left if at not in alike]
         return found
 
     def _read(self, names: Sequence[str], attr: TensorAttr) -> dict[str, Tensor]:
@@ -210,15 +204,15 @@ class DistFeatureStore(FeatureStore):
         order = torch.argsort(request.node, stable=True)
         reader = self.reader({group: Columns(names)})
         rows = reader.read({group: request.take(order)}, Header(MessageKind.FEATURES))
-        place = torch.empty_like(order)
-        place[order] = torch.arange(order.numel())
+        place = torch.argsort(order)
         blocks = rows.blocks[group].attributes
-        return {name: ops.gather_rows(block, place[inverse]) for name, block in blocks.items()}
+        found = {name: ops.gather_rows(block, place[inverse].view(-1)) for name, block in blocks.items()}
+        return {name: table.view((*inverse.shape, *table.shape[1:])) for name, table in found.items()}
 
     def _put_tensor(self, tensor: Any, attr: TensorAttr) -> bool:
         """Sends rows to their owners, who overwrite theirs. If several ranks give a row for the
         same id, the last one of the highest rank stays."""
-        table, index, group = self._table(attr), self._ids(attr), self._group(attr)
+        table, index, group = self._table(attr), self._ids(attr).view(-1), self._group(attr)
         if (str(group), str(attr.attr_name)) in self._on_disk:
             raise ValueError(
                 f"{attr.attr_name!r} lies in files on some rank and cannot be written to; make the store "
@@ -270,22 +264,28 @@ class DistFeatureStore(FeatureStore):
         return tables[attr.attr_name]
 
     def _ids(self, attr: TensorAttr) -> Tensor:
-        """Returns the index of an attribute as checked ids, [n] int64."""
-        index, group = attr.index, self._group(attr)
+        """Returns the index of an attribute as checked ids, int64 of its shape."""
+        index, group, rows = attr.index, self._group(attr), self.num_rows[self._group(attr)]
         if index is None:
             raise ValueError(
                 f"no rank holds all of {attr.attr_name!r}: give index=ids; this rank's own rows are in "
                 f"store.own.attributes"
             )
-        if isinstance(index, slice):
-            index = torch.arange(*index.indices(self.num_rows[group]))
-        ids = torch.from_numpy(index) if isinstance(index, np.ndarray) else torch.as_tensor(index)
+        try:
+            ids = torch.arange(*index.indices(rows)) if isinstance(index, slice) else torch.as_tensor(index)
+        except (RuntimeError, TypeError, ValueError) as error:
+            raise TypeError(
+                f"index must be integer ids, a mask or a slice, not {index!r} ({error})"
+            ) from None
+        ops.check_dense("index", ids)
         if ids.dtype is torch.bool:
+            if ids.shape != (rows,):
+                raise IndexError(f"index is a mask {list(ids.shape)}, but there are {rows} rows; give ids")
             ids = ids.nonzero().view(-1)
         if ids.numel() and ids.dtype not in ops.INTEGERS:
             raise TypeError(f"index must be integer ids, got {ids.dtype}; use .long()")
-        ids = ids.to(torch.int64).contiguous().view(-1)
-        ops.check_range("index", ids, self.num_rows[group], "node ids" if group.is_node else "edge ids")
+        ids = ids.to(torch.int64).contiguous()
+        ops.check_range("index", ids.view(-1), rows, "node ids" if group.is_node else "edge ids")
         return ids
 
     def _located(self, group: Group, ids: Tensor) -> RowRequest:

@@ -191,6 +191,7 @@ class CscGraph:
         return cls(InEdges.checked(indptr, indices, edge_ids))
 
     def advise_huge_pages(self) -> CscGraph:
+        """Asks for huge pages for the arrays, which sampling reads at random. Returns the graph."""
         self.typed.advise_huge_pages()
         return self
 
@@ -202,6 +203,7 @@ def reversed_relation(relation: Relation) -> Relation:
 
 
 def reversed_group(group: Group) -> Group:
+    """Returns the group of the reversed relation; nodes' groups are unchanged."""
     return group if isinstance(group.name, str) else Group(group.kind, reversed_relation(group.name))
 
 

@@ -369,8 +369,8 @@ def _tensor(value: Any) -> Tensor:
 
 
 def group_of(attr: TensorAttr, schema: Schema = HOMOGENEOUS) -> Group:
-    """Returns the group of an attribute from PyG's name of it. In a homogeneous graph a relation
-    stands for edges, and anything else for nodes."""
+    """Returns the group of an attribute from PyG's name of it. In a homogeneous graph, a relation
+    names the edges and anything else the nodes."""
     if not schema.has_names:
         return EDGES if isinstance(attr.group_name, tuple) else NODES
     kind = RowKind.EDGE if isinstance(attr.group_name, tuple) else RowKind.NODE

@@ -37,7 +37,7 @@ _Requests = list[RowRequest]
 class RowReader:
     """Reads rows of nodes and edges over ranks, of the same attributes on all ranks. A request has
     the ids of all groups in order, after the number of rows of each. ``shards``: by rank, the
-    tables that this process can read: its own, and those of its host."""
+    tables that this process can read: its own and other ranks' of its host."""
 
     def __init__(
         self,

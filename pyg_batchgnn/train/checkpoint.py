@@ -176,9 +176,9 @@ class Checkpoint:
         return replace(self.ranks[0], running=self.ranks[0].running[:0])
 
     def check_dataset(self, path: Path, found: dict[str, int], name: str = "") -> None:
-        """Raises `TrainError` unless the data set has the fingerprint ``found`` of the run's data
-        set. With ``name``, new data to predict: tables that were encoded like those of the run pass
-        too, unless the model has learned rows and the fingerprints differ."""
+        """Raises `TrainError` unless ``found`` is the fingerprint of the run's data set. With
+        ``name``, new data to predict: tables that were encoded like the run's pass too, unless the
+        model has learned rows and the fingerprints differ."""
         trained = self.config.run.dataset
         encoders = fitted_encoders(name) if name and trained and name != trained else None
         if encoders is not None and encoders == fitted_encoders(str(trained)):

@@ -249,7 +249,7 @@ def pairs_of(batch: Any) -> tuple[tuple[Tensor, Tensor], int]:
 
 
 class PairNetwork:
-    """An encoder with a decoder of pairs behind it; the methods are those of `NativeNetwork`."""
+    """An encoder followed by a decoder of pairs; methods are as in `NativeNetwork`."""
 
     def __init__(self, encoder: NativeNetwork, decoder: Any, relation: Relation) -> None:
         self.model = nn.ModuleDict({"encoder": encoder.model, "decoder": decoder})

@@ -83,7 +83,7 @@ def resume_run(path: Path, changes: list[str], console: Console) -> RunOutcome:
 
 def start_or_resume_run(config: TrainConfig, path: Path, console: Console) -> RunOutcome:
     """Continues the run at `path` if it has a checkpoint, else starts it, as a restarted job does.
-    The configuration must be that of the first start. Raises errors like `start_run`."""
+    The configuration must equal the first start's. Raises errors like `start_run`."""
     with Ranks.join(config.ranks) as ranks:
         console = _first_console(ranks, console)
         if ranks.from_first(lambda: RunFolder(path).checkpoint.exists()):

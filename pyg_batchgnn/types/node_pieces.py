@@ -19,8 +19,8 @@ ReadableRows: TypeAlias = Mapping[int, Tensor]
 
 @dataclass(frozen=True, eq=False)
 class NodePieceRows:
-    """The nodes of one type that a piece reads, those that it computes first. A piece is some of
-    the nodes that a process owns, computed at a time."""
+    """The nodes of one type that a piece reads; nodes that it computes come first. A piece is some
+    of the nodes that a process owns, computed at a time."""
 
     table: Tensor  # [u, F] rows of the layer before
     order: Tensor | None  # [s] the table row of each node; None where nodes are table rows

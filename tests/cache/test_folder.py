@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from pyg_batchgnn.cache import AggregationCache, is_aggregation_cache, verify_ag
 from pyg_batchgnn.cache.pieces import OwnedTargets, PieceLimits, cut_pieces
 from pyg_batchgnn.data import DatasetError, DatasetNotFoundError
 from pyg_batchgnn.ops import InEdges, OwnedEdges
+from tests.support.damaged_folders import said
 from tests.support.partitioned_graphs import CASES, whole
 from tests.support.reference_aggregates import with_loops
 from tests.support.tiny_datasets import cut_bytes, flip_byte
@@ -42,40 +42,29 @@ def test_what_is_loaded_is_what_was_saved(data: Data, tmp_path: Path, dtype: tor
         built.save(folder)
 
 
-def _edit(key: str, value: object) -> Callable[[Path], object]:
-    def edit(folder: Path) -> object:
-        content = json.loads((folder / "META.json").read_text())
-        (content if key in content else content["relations"][0])[key] = value
-        return (folder / "META.json").write_text(json.dumps(content))
-
-    return edit
-
-
-def _twice(folder: Path) -> object:
-    content = json.loads((folder / "META.json").read_text())
-    content["relations"] *= 2
-    return (folder / "META.json").write_text(json.dumps(content))
-
-
-def _elsewhere(folder: Path) -> object:
+def _elsewhere(folder: Path) -> None:
     """Lets META.json name a file outside of the folder, with its right checksum."""
-    content = json.loads((folder / "META.json").read_text())
     (folder.parent / "other.npy").write_bytes((folder / "aggregates.npy").read_bytes())
-    content["relations"][0]["array"] = "../other"
-    content["arrays"] = {"../other": content["arrays"]["aggregates"]}
-    return (folder / "META.json").write_text(json.dumps(content))
+    said("relations", 0, "array", value="../other")(folder)
+    said("arrays", value=lambda old: {"../other": old["aggregates"]})(folder)
 
 
 @pytest.mark.parametrize(
     ("spoil", "text"),
     [
-        (_edit("format", "pyg_batchgnn.partition"), "META.json: format: is 'pyg_batchgnn.partition'"),
-        (_edit("version", 1), "version: is 1"),
-        (_edit("relation", ["a", "b"]), "damaged"),
-        (_edit("made_of", {}), "damaged"),
-        (_edit("aggregation", "max"), "damaged"),
-        (_edit("arrays", {"aggregates": {"dtype": "int8", "shape": [3, 4], "sha256": "0" * 64}}), "shape is"),
-        (_twice, "META.json: relations: has aggregates of the relations"),
+        (said("format", value="pyg_batchgnn.partition"), "META.json: format: is 'pyg_batchgnn.partition'"),
+        (said("version", value=1), "version: is 1"),
+        (said("relations", 0, "relation", value=["a", "b"]), "damaged"),
+        (said("relations", 0, "made_of", value={}), "damaged"),
+        (said("relations", 0, "aggregation", value="max"), "damaged"),
+        (
+            said("arrays", "aggregates", "shape", value=[3, 4]),
+            "shape is",
+        ),
+        (
+            said("relations", value=lambda old: old * 2),
+            "META.json: relations: has aggregates of",
+        ),
         (_elsewhere, "damaged .*aggregates"),
         (lambda folder: flip_byte(folder / "aggregates.npy", -3), "aggregates.npy: aggregates: sha256"),
         (lambda folder: cut_bytes(folder / "aggregates.npy", 8), "file is truncated"),

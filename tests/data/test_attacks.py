@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
@@ -21,8 +19,8 @@ from pyg_batchgnn.data.files import file_sha256
 from pyg_batchgnn.embed import Embedding
 from pyg_batchgnn.partition import load_partition, partition_parts, save_partition, verify_partition
 from tests.partition.job_partition import graph
+from tests.support.damaged_folders import Attack, holds, said
 
-Attack: TypeAlias = Callable[[Path], object]
 RING = Data(x=torch.ones(8, 2), edge_index=torch.stack([torch.arange(8), torch.arange(8).roll(1)]))
 
 
@@ -42,38 +40,12 @@ def read_parts(folder: Path) -> None:
         load_partition(folder, comm)
 
 
-OPEN: dict[str, Callable[[Path], object]] = {
+OPEN: dict[str, Attack] = {
     "data": lambda folder: (fitted_encoders(folder), read_folder(folder)),
     "parts": read_parts,
     "rows": lambda folder: Embedding(RING, 3, seed=1).load(folder),
     "cache": lambda folder: AggregationCache.load(folder, RING),
 }
-
-
-def said(*path: str, value: Any) -> Attack:
-    """META.json says something else in one place."""
-
-    def rewrite(folder: Path) -> None:
-        content = json.loads((folder / "META.json").read_text())
-        place = content
-        for key in path[:-1]:
-            place = place[key]
-        place[path[-1]] = value
-        (folder / "META.json").write_text(json.dumps(content))
-
-    return rewrite
-
-
-def holds(array: str, values: np.ndarray) -> Attack:
-    """An array has other values, and META.json promises exactly these."""
-
-    def rewrite(folder: Path) -> None:
-        file = folder / f"{array}.npy"
-        np.save(file, values)
-        promise = {"dtype": values.dtype.name, "shape": list(values.shape), "sha256": file_sha256(file)}
-        said("arrays", array, value=promise)(folder)
-
-    return rewrite
 
 
 def grows(array: str) -> Attack:

@@ -1,6 +1,5 @@
 """One way in: load_dataset and its kin; every flaw of a data set is named."""
 
-import json
 import warnings
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from pyg_batchgnn.data import (
 from pyg_batchgnn.data import load as load_module
 from pyg_batchgnn.data.folder_write import arrays_of
 from pyg_batchgnn.data.places import DATA_VARIABLE, data_folders
+from tests.support.damaged_folders import said
 from tests.support.tiny_datasets import CLASSES, FEATURES, changed, same, tiny_dataset, write_bundle
 
 
@@ -61,9 +61,7 @@ def test_generated_in_memory_and_on_disk(tmp_path: Path) -> None:
 def test_generated_folder_of_something_else_is_refused(tmp_path: Path) -> None:
     load_dataset("generated:nodes=1000", tmp_path)
     (folder,) = tmp_path.iterdir()
-    meta = json.loads((folder / "META.json").read_text())
-    meta["origin"]["generator_version"] = 0
-    (folder / "META.json").write_text(json.dumps(meta))
+    said("origin", "generator_version", value=0)(folder)
     with pytest.raises(DatasetError, match="holds something else"):
         load_dataset("generated:nodes=1000", tmp_path)
 

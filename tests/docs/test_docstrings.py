@@ -14,7 +14,7 @@ from torch_geometric.data import Data, HeteroData
 
 import pyg_batchgnn
 
-ROOMS = "cache comm data embed loader nn partition port sample store tables train planner"
+ROOMS = "ops cache comm data embed loader nn partition port sample store tables train planner"
 WITHOUT = {"DistFeatureStore", "Replacement", "__version__"}  # shown elsewhere, or not to be called
 
 

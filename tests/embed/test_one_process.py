@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import weakref
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +19,11 @@ from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.data import DatasetError
 from pyg_batchgnn.embed import SGD, Adagrad, Embedding, EmbeddingOptimizer, SparseAdam, UpdateRule
 from pyg_batchgnn.store import graph_from_pyg
+from tests.support.damaged_folders import Attack, said
 from tests.support.hetero_cases import make_hetero
 from tests.support.partitioned_graphs import CASES, whole
 from tests.support.tiers import each, examples
+from tests.support.tiny_datasets import flip_byte
 
 RULES: dict[str, tuple[UpdateRule, Any]] = {
     "sgd": (SGD(lr=0.1), lambda p: torch.optim.SGD(p, lr=0.1)),
@@ -352,39 +352,24 @@ def test_types_have_folders_of_their_own(tmp_path: Path) -> None:
         assert np.array_equal(np.load(tmp_path / "rows.npy"), embedding.table_of(name).weight.numpy())
 
 
-def alter(folder: Path) -> None:
-    path = folder / "part-00000/nodes/state1.npy"
-    path.write_bytes(path.read_bytes()[:-1] + b"\x7f")
-
-
-def rewrite(**changes: object) -> Callable[[Path], None]:
-    def change(folder: Path) -> None:
-        meta = folder / "META.json"
-        meta.write_text(json.dumps({**json.loads(meta.read_text()), **changes}))
-
-    return change
-
-
-DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
-    "altered": (alter, r"state1.npy.*sha256"),
+DAMAGES: dict[str, tuple[Attack, str]] = {
+    "altered": (lambda folder: flip_byte(folder / "part-00000/nodes/state1.npy"), r"state1.npy.*sha256"),
     "missing": (lambda folder: (folder / "part-00000/nodes/node.npy").unlink(), r"node.npy"),
     "no META": (lambda folder: (folder / "META.json").unlink(), "META.json"),
-    "another format": (rewrite(format="x"), "expected 'pyg_batchgnn.embedding'"),
-    "other columns": (rewrite(columns={"node": 4}), "4"),
-    "damaged": (rewrite(steps="many"), "damaged"),
-    "fewer parts": (rewrite(parts=0), "rows for 0 of the 12 nodes"),
-    "no array": (rewrite(arrays={}), "not among the arrays"),
+    "another format": (said("format", value="x"), "expected 'pyg_batchgnn.embedding'"),
+    "other columns": (said("columns", value={"node": 4}), "4"),
+    "damaged": (said("steps", value="many"), "damaged"),
+    "fewer parts": (said("parts", value=0), "rows for 0 of the 12 nodes"),
+    "no array": (said("arrays", value={}), "not among the arrays"),
 }
 
 
-@pytest.mark.parametrize("name", DAMAGES)
-def test_damage_is_named(name: str, tmp_path: Path) -> None:
-    damage, words = DAMAGES[name]
-    folder = tmp_path / "tables"
-    trained().save(folder)
-    damage(folder)
+@pytest.mark.parametrize(("damage", "words"), DAMAGES.values(), ids=DAMAGES)
+def test_damage_is_named(damage: Attack, words: str, tmp_path: Path) -> None:
+    trained().save(tmp_path / "tables")
+    damage(tmp_path / "tables")
     with pytest.raises(DatasetError, match=f"(?s){words}"):
-        Embedding(Data(num_nodes=NODES), 3).load(folder)
+        Embedding(Data(num_nodes=NODES), 3).load(tmp_path / "tables")
 
 
 def test_another_rule_is_refused(tmp_path: Path) -> None:

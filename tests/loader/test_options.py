@@ -98,6 +98,7 @@ def test_integers_of_numpy_and_torch_are_integers() -> None:
             ["input_nodes", str(NODES), f"0 to {NODES - 1}"],
         ),
         ({"input_nodes": torch.tensor([-1])}, IndexError, ["input_nodes", "-1"]),
+        ({"input_nodes": MASK.to_sparse()}, TypeError, ["input_nodes", "sparse_coo", ".to_dense()"]),
         ({"input_nodes": torch.tensor([0.5])}, TypeError, ["input_nodes", "float32", ".long()"]),
         ({"input_nodes": torch.tensor([[1, 2]])}, ValueError, ["input_nodes", "[1, 2]"]),
         ({"input_nodes": torch.ones(5, dtype=torch.bool)}, ValueError, ["input_nodes", "[5]", str(NODES)]),
@@ -240,8 +241,11 @@ def test_call(index: Any, export: str) -> None:
     assert batch["input_id"].tolist() == positions and batch["batch_size"] == len(positions)
 
 
-def test_call_uses_the_current_epoch() -> None:
+def test_call_takes_positions_and_uses_the_current_epoch() -> None:
     loader = make_loader(make_data(), input_nodes=IDS)
+    for index in (MASK, torch.ones(2), torch.ones(2, dtype=torch.int64).to_sparse()):
+        with pytest.raises(TypeError, match="positions must be dense integers"):
+            loader(index)
     next(iter(loader))
     first = loader([0, 1])
     next(iter(loader))

@@ -44,12 +44,11 @@ def test_all_pairs_have_the_scores_of_each_pair(
 
 
 @pytest.mark.parametrize(("links", "chunk_size"), [(1, 8), (37, 1), (37, 8), (37, 50), (40, 10), (40, 40)])
-@pytest.mark.parametrize("spread", [1.0, 8.0])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_the_loss_of_in_batch_negatives_is_a_corrected_softmax_of_each_chunk(
-    dtype: torch.dtype, spread: float, chunk_size: int, links: int
+    dtype: torch.dtype, chunk_size: int, links: int
 ) -> None:
-    rows = [(spread * torch.randn(links, 7)).to(dtype).requires_grad_() for _ in range(2)]
+    rows = [(8 * torch.randn(links, 7)).to(dtype).requires_grad_() for _ in range(2)]
     log_q, hits = torch.rand(links).log(), torch.tensor([[0, 0, 5, 36], [1, 10, 4, 0]])[:, : links // 9]
     chunk = torch.arange(links) % -(-links // chunk_size)
     left_out = (chunk.unsqueeze(1) != chunk).index_put(tuple(hits), torch.tensor(True))
@@ -59,8 +58,7 @@ def test_the_loss_of_in_batch_negatives_is_a_corrected_softmax_of_each_chunk(
     with torch.autocast("cpu", torch.bfloat16, enabled=dtype is torch.bfloat16):
         found = in_batch_loss(*rows, log_q, hits, chunk_size)
     both = [(one, *torch.autograd.grad(2 * one, rows)) for one in (found, wanted)]
-    exact = {"rtol": 1e-10, "atol": 1e-10} if dtype is torch.float64 else {}
-    torch.testing.assert_close(*both, **exact)
+    torch.testing.assert_close(*both, **({"rtol": 1e-10, "atol": 1e-10} if dtype is torch.float64 else {}))
 
 
 def test_chunks_have_links_and_the_same_bits_on_any_number_of_threads() -> None:

@@ -412,6 +412,9 @@ def test_writes_are_refused(number: int) -> None:
 def test_rows_out_of_range(select: Callable[[Tensor, Tensor], Tensor], index: list[int]) -> None:
     with pytest.raises(IndexError, match="index holds"):
         select(drawn_table(6, 4, seed=3), torch.tensor(index))
+    for kind in (torch.tensor(index).to_sparse(), torch.tensor(index).to("meta")):
+        with pytest.raises(ValueError, match=r"index is .*(torch.sparse_coo|on meta)"):
+            select(drawn_table(6, 4, seed=3), kind)
 
 
 @pytest.mark.parametrize(

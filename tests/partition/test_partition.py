@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
-from pyg_batchgnn.partition import Multilevel
+from pyg_batchgnn.comm import Communicator
+from pyg_batchgnn.partition import Streaming, partition_parts
 from pyg_batchgnn.partition.limits import Balance
 from tests.partition import job_partition
+from tests.partition.job_partition import graph
 from tests.support.ranks import run_ranks
 from tests.support.tiers import in_all
 
@@ -61,16 +65,23 @@ def test_a_rank_that_is_lost_is_named(how: str, stage: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("slack", "says"),
+    ("name", "value", "says"),
     [
-        (0.9, "'train' must be at least 1, not 0.9; 1.05 allows"),
-        (float("nan"), "'train' must be at least 1, not nan; 1.05 allows"),
-        (float("inf"), "'train' must be finite, not inf; leave out a load"),
+        ("slack", 0.9, "'train' must be finite and at least 1, not 0.9; 1.05 allows"),
+        ("slack", torch.ones(2), r"not tensor\(\[1"),
+        ("slack", float("nan"), "not nan"),
+        ("slack", float("inf"), "not inf; .* leave out a load"),
+        ("passes", 1e308, r"passes must be an int, got float; give int\(passes\)"),
+        ("parts", 2**31, "parts must be 1 to 100000, not 2147483648"),
+        ("parts", 1e308, "parts must be an int, got float"),
+        ("seed", torch.tensor(3), "seed must be an int, got Tensor"),
     ],
 )
-def test_a_slack_is_a_finite_number_of_at_least_one(slack: float, says: str) -> None:
-    with pytest.raises(ValueError, match=says):
-        Multilevel({"nodes": 1.05, "train": slack})
+def test_arguments_that_cannot_be(name: str, value: Any, says: str) -> None:
+    given = {"slack": 1.1, "passes": 1, "parts": 2, "seed": 0, name: value}
+    with Communicator.create("alone") as comm, pytest.raises((TypeError, ValueError), match=says):
+        policy = Streaming({"nodes": 1.05, "train": given.pop("slack")}, passes=given.pop("passes"))
+        partition_parts(graph(1, 30, 100), policy, **given, comm=comm)
 
 
 def test_no_limit_is_more_than_there_is() -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,6 +30,7 @@ from pyg_batchgnn.partition.folder_meta import read_partition_meta
 from pyg_batchgnn.partition.load import _Folder, balanced_offsets
 from tests.partition import job_partition
 from tests.partition.job_partition import graph, with_splits
+from tests.support.damaged_folders import Attack, holds, said
 from tests.support.ranks import run_ranks
 from tests.support.reference_partition import book_of, internal_ids_by_type, typed_parts
 from tests.support.tiers import fixed
@@ -104,61 +103,41 @@ def test_all_is_on_disk_before_a_partition_has_its_name(
     assert files | {Path()} == {path.relative_to(tmp_path / ".parts.partial") for path in synced}
 
 
-@pytest.mark.parametrize("array", ["node", "indptr", "nodes/x", "splits/train"])
-@pytest.mark.parametrize(("damage", "says"), [(flip_byte, "sha256"), (Path.unlink, "does not exist")])
-def test_a_damaged_file_is_named(
-    saved: Path, tmp_path: Path, array: str, damage: Callable[[Path], object], says: str
-) -> None:
-    folder = Path(shutil.copytree(saved, tmp_path / "parts"))
-    file = folder / "part-00001" / f"{array}.npy"
-    damage(file)
-    with Communicator.create("alone") as comm, pytest.raises(DatasetError, match=says) as caught:
-        load_partition(folder, comm)
-    assert str(file) in str(caught.value)
-
-
-def rewrite(folder: Path, array: str, at: int, value: int) -> None:
-    file = folder / f"{array}.npy"
-    values = np.load(file)
-    values[at] = value
-    np.save(file, values)
-    meta = json.loads((folder / "META.json").read_text())
-    meta["arrays"][array]["sha256"] = file_sha256(file)
-    (folder / "META.json").write_text(json.dumps(meta))
+def entry(array: str, value: int) -> Attack:
+    """An entry has another value, and its array has a checksum of that."""
+    return holds(array, lambda old: np.where(np.arange(len(old)) == 1, value, old))
 
 
 @pytest.mark.parametrize(
-    ("array", "value"),
-    [("indices", 30), ("indices", -1), ("edge_ids", 100), ("node", 30), ("directory", 99), ("indptr", 7_000)],
-)
-def test_ranges_are_checked_whatever_the_checksum(
-    saved: Path, tmp_path: Path, array: str, value: int
-) -> None:
-    folder = Path(shutil.copytree(saved, tmp_path / "parts"))
-    rewrite(folder, f"part-00001/{array}", 1, value)
-    with Communicator.create("alone") as comm, pytest.raises(DatasetError, match=array):
-        load_partition(folder, comm)
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "says"),
+    ("attack", "says"),
     [
-        ("format", "pyg_batchgnn.dataset", "holds something else"),
-        ("version", 99, "this release reads"),
-        ("offsets", [0, 40, 30], "damaged"),
-        ("offsets", [0, 10, 30], "expected"),
-        ("num_edges", 99, "the parts have 100 edges"),
-        ("arrays", {}, "expected"),
-        ("arrays", 3, "damaged"),
+        *(
+            (
+                lambda folder, file=f"part-00001/{array}.npy", harm=harm: harm(folder / file),
+                f"{array}.npy: .*{says}",
+            )
+            for array in ("node", "indptr", "nodes/x", "splits/train")
+            for harm, says in ((flip_byte, "sha256"), (Path.unlink, "does not exist"))
+        ),
+        *((entry("part-00001/indices", value), f"indices.* {value}") for value in (30, -1)),
+        *(
+            (entry(f"part-00001/{array}", 7_000), array)
+            for array in ("edge_ids", "node", "directory", "indptr")
+        ),
+        (said("format", value="pyg_batchgnn.dataset"), "META.json.*holds something else"),
+        (said("version", value=99), "META.json.*this release reads"),
+        (said("offsets", value=[0, 40, 30]), "META.json.*damaged"),
+        (said("offsets", value=[0, 10, 30]), "META.json.*expected"),
+        (said("num_edges", value=99), "META.json.*the parts have 100 edges"),
+        (said("arrays", value={}), "META.json.*expected"),
+        (said("arrays", value=3), "META.json: arrays: missing or not an object"),
     ],
 )
-def test_a_damaged_meta_is_named(saved: Path, tmp_path: Path, key: str, value: object, says: str) -> None:
+def test_damage_is_named(attack: Attack, says: str, saved: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(saved, tmp_path / "parts"))
-    meta = json.loads((folder / "META.json").read_text())
-    (folder / "META.json").write_text(json.dumps({**meta, key: value}))
-    with Communicator.create("alone") as comm, pytest.raises(DatasetError, match=says) as caught:
+    attack(folder)
+    with Communicator.create("alone") as comm, pytest.raises(DatasetError, match=says):
         load_partition(folder, comm)
-    assert "META.json" in str(caught.value)
 
 
 def test_damage_that_one_rank_sees_is_told_to_all(saved: Path, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -45,9 +44,11 @@ from tests.partition.job_partition import (
     owners_everywhere,
     typed_communities,
 )
+from tests.support.damaged_folders import said
 from tests.support.ranks import run_ranks
 from tests.support.reference_partition import graph_of, orders_of, part_in_order, split_dataset
 from tests.support.tiers import ALL, fixed, in_all
+from tests.support.tiny_datasets import flip_byte
 from tests.support.typed_datasets import CASES, typed_dataset, typed_datasets
 
 
@@ -233,9 +234,7 @@ def test_parts_are_mapped_and_verified(saved: Path) -> None:
     file = saved / "part-00001" / "indices" / "author__writes__paper.npy"
     assert torch.equal(torch.from_numpy(np.load(file)), before)
     alter = shutil.copytree(saved, saved.parent / "altered") / file.relative_to(saved)
-    values = np.load(alter)
-    values[0] ^= 1
-    np.save(alter, values)
+    flip_byte(alter)
     with pytest.raises(DatasetError, match=r"author__writes__paper\.npy: .*sha256"):
         verify_partition(saved.parent / "altered")
 
@@ -251,8 +250,8 @@ def test_parts_are_mapped_and_verified(saved: Path) -> None:
     ],
 )
 def test_a_damaged_meta_is_named(saved: Path, tmp_path: Path, key: str, value: object, says: str) -> None:
-    content = json.loads((saved / "META.json").read_text())
-    (tmp_path / "META.json").write_text(json.dumps({**content, key: value}))
+    shutil.copy(saved / "META.json", tmp_path)
+    said(key, value=value)(tmp_path)
     with pytest.raises(DatasetError, match=says):
         read_partition_meta(tmp_path)
 

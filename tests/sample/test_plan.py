@@ -69,6 +69,7 @@ def test_shares_and_windows_may_be_numpys() -> None:
         (torch.tensor([1, 2], dtype=torch.int32), TypeError, r"torch.int32.*\.to\(torch.int64\)"),
         (torch.tensor([1.0]), TypeError, r"torch.float32.*\.to\(torch.int64\)"),
         (torch.tensor([True, False]), TypeError, "torch.bool"),
+        (torch.tensor([1, 2]).to_sparse(), ValueError, r"torch.sparse_coo.*use .to_dense\(\)"),
         (torch.tensor([[1, 2]]), ValueError, r"\[1, 2\]"),
         (torch.tensor(1), ValueError, r"\[\]"),
         ([1, 2], TypeError, "list.*torch.as_tensor"),
@@ -79,7 +80,7 @@ def test_seeds(seeds: Any, error: type[Exception], says: str) -> None:
         sample(seeds)
 
 
-@pytest.mark.parametrize("threads", [0, -1, 1e308])
+@pytest.mark.parametrize("threads", [0, -1, 1e308, 2**63])
 def test_threads(threads: Any) -> None:
     with pytest.raises(ValueError, match=re.escape(str(threads))):
         sample(torch.tensor([0]), threads)

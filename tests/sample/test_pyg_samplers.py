@@ -174,6 +174,10 @@ def test_backward_without_times() -> None:
         PygNeighborSampler(plain(), [2], time_attr="stamp", sample_direction="backward")
     with pytest.raises(ValueError, match="'forward' or 'backward', got 'sideways'"):
         PygNeighborSampler(plain(), [2], sample_direction="sideways")
+    with pytest.raises(TypeError, match="epoch must be an integer, or a function"):
+        PygNeighborSampler(plain(), [2], epoch=torch.ones(2))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"got torch\.bool"):
+        PygNeighborSampler(plain(), [2]).sample_from_nodes(NodeSamplerInput(None, torch.ones(2) > 0))
 
 
 OPTIONS = [

@@ -93,7 +93,8 @@ def dtypes(comm: Communicator) -> None:
         store = DistFeatureStore(part, comm, share=share)
         index = some_ids(CASES[0].nodes, comm.rank, "some")
         for name, table in wholes.items():
-            assert torch.equal(store.get_tensor(None, name, index=index), table[index])
+            for one in (index, index[:1, None], 7):
+                assert torch.equal(store.get_tensor(None, name, index=one), table[one])
             store.put_tensor(table[index], None, name, index=index)
             found = store.get_tensor(None, name, index=slice(None))
             assert torch.equal(found, table) and found.dtype == table.dtype
@@ -131,13 +132,21 @@ def refusals(comm: Communicator) -> None:
         (KeyError, "no edge attribute 'x'", lambda: features.get_tensor(EDGE_TYPE, "x", index=[1])),
         (IndexError, "holds 120", lambda: features.get_tensor(None, "x", index=[120])),
         (TypeError, "integer ids", lambda: features.get_tensor(None, "x", index=torch.ones(2))),
+        (
+            ValueError,
+            "index is torch.sparse_coo",
+            lambda: features.get_tensor(None, "x", index=torch.eye(2).to_sparse()),
+        ),
+        (TypeError, "integer ids", lambda: features.get_tensor(None, "x", index="1")),
+        (TypeError, "share must be a bool", lambda: DistFeatureStore(part, comm, share=torch.ones(1))),
+        (IndexError, r"mask \[\], .* 120 rows", lambda: features.get_tensor(None, "x", index=False)),
         (NotImplementedError, "leave it out", lambda: features.remove_tensor(None, "x", index=None)),
         (ValueError, r"shape \[2, 5\]", lambda: features.put_tensor(torch.ones(2), None, "x", [1, 2])),
         (TypeError, "convert", lambda: features.put_tensor(torch.ones(1), None, "y", [1])),
         (ValueError, "'coo'", lambda: graph.get_edge_index(EDGE_TYPE, "csc")),
         (NotImplementedError, "cannot be changed", lambda: graph.put_edge_index((1, 2), EDGE_TYPE, "coo")),
         (ValueError, "cannot be on rank", lambda: DistGraphStore(part_of(CASES[0], comm.size + 1, 0), comm)),
-        (TypeError, "floating-point type", lambda: DistFeatureStore(part, comm, floats=torch.int8)),
+        (TypeError, "floating-point type", lambda: DistFeatureStore(part, comm, floats=torch.ones(1))),
         (ValueError, "topology has 3 nodes", lambda: DistGraphStore(part, comm, _small())),
     ]
     for error, text, call in refused:

@@ -96,6 +96,8 @@ def _run(request: dict[str, Any], files: list[int]) -> None:
     for number, file in enumerate(files):
         os.dup2(file, number)
         os.close(file)
+    # The server's own know whether its files could seek.
+    sys.stdout, sys.stderr = (open(file, "w", buffering=1, closefd=False) for file in (1, 2))  # noqa: SIM115
     for number in request["ignored"]:
         signal.signal(number, signal.SIG_IGN)
     os.environ.clear()

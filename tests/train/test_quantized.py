@@ -24,6 +24,7 @@ from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.graphs import _check_codes
 from pyg_batchgnn.train.training_data import fingerprint_dataset
 from tests.support.tiers import each, in_all
+from tests.support.tiny_datasets import flip_byte
 from tests.support.training_runs import SMALL, batchgnn, mistake, records
 
 pytestmark = pytest.mark.filterwarnings("ignore:memory_budget leaves")
@@ -103,9 +104,7 @@ def test_the_command_and_its_errors(
     assert batchgnn("verify", tmp_path / "narrow") == 0
     assert batchgnn("datasets", tmp_path / "narrow") == 0
     assert "features   32 as int8 codes" in capsys.readouterr().out
-    file = tmp_path / "narrow" / "decoding" / "nodes" / "x.npy"
-    content = file.read_bytes()
-    file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    flip_byte(tmp_path / "narrow" / "decoding" / "nodes" / "x.npy")
     assert "decoding/nodes/x.npy: x: sha256" in mistake(capsys, "verify", tmp_path / "narrow")
     for arguments, words in (
         ([wide, wide], "exists already"),

@@ -122,7 +122,7 @@ class TypedModel(torch.nn.Module):
         *,
         x: Mapping[str, Rows] | None = None,
     ) -> dict[str, ModelOutput]:
-        """Returns the logits and the last layer's input by node type; arguments as of `forward`."""
+        """Returns the logits and the last layer's input by node type; arguments as in `forward`."""
         given = {"edge_weight": edge_weight, "edge_attr": edge_attr}
         values: EdgeValues = {name: one for name, one in given.items() if one is not None}
         rows, edges = typed_inputs(source, edge_index, x, self.relations, self.num_layers)

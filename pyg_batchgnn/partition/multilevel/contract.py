@@ -268,7 +268,7 @@ class HeaviestEdges:
             self._drop(self._needed(self.limit))
 
     def finish(self, comm: Communicator) -> MergedLists:
-        """Returns all edges, without those that any rank had to drop. Collective."""
+        """Returns all edges of the weight classes that every rank could keep. Collective."""
         if self.limit is not None:
             self._drop(comm.max(max(self.least, self._needed(self.limit))))
         pieces, self._pieces = self._pieces, []
