@@ -34,9 +34,7 @@ def table(result: Result) -> str:
     for series in result["series"]:
         found = figures_of(series)
         ours = found.pop(OURS, None)
-        peers: dict[str, dict[str, float] | None] = {**found}
-        if ours and not found:  # our own figures still stand
-            peers = {"no peer": None}
+        peers: dict[str, dict[str, float] | None] = {**found} or {"no peer": None}
         for name, figures in peers.items():
             rows.append(
                 [

@@ -10,14 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from benchmark.support.cli import BenchmarkRun, parser
 from benchmark.support.harness import Players, ProcessSetting
 from benchmark.support.machine import compiled
-from benchmark.support.plots import OURS_COLOUR, subplots
 from benchmark.support.tables import MIB, Result, absences, figures_of, markdown, paragraph, setting
 
 COLUMNS = [
@@ -52,7 +50,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     counter = str(compiled("allocation_count", "-shared", "-fPIC"))
     counted = replace(run, settings=[replace(setting, preload=counter) for setting in run.settings])
     series = counted.measure(COLUMNS, warmup=2)
-
     ours = run.peers.contestant("ours", "ours", "loading")
     hundreds = replace(run.options, batches=100)
     setting = ProcessSetting(run.settings[0].threads, run.settings[0].malloc)
@@ -76,13 +73,8 @@ def table(result: Result) -> str:
                     f"{figures['allocation_calls_per_minibatch']:,.0f}",
                 ]
             )
-    header = [
-        "per minibatch",
-        "page faults",
-        "allocations of a page or more",
-        "their KiB",
-        "all calls of the allocator",
-    ]
+    header = ["per minibatch", "page faults", "allocations of a page or more"]
+    header += ["their KiB", "all calls of the allocator"]
     growth = result["long"]["growth"]
     note = (
         f"Resident memory over {growth['minibatches']:,} minibatches after the first 500: slope "
@@ -90,17 +82,3 @@ def table(result: Result) -> str:
         f"{growth['end_minus_beginning_mib']:+.2f} MiB."
     )
     return markdown(header, rows) + f"\n\n{paragraph(note)}" + absences(result["series"])
-
-
-def plot(result: Result) -> Any:
-    """Draws the resident memory of our loader against the minibatches done."""
-    at = np.cumsum(result["long"]["minibatches"])
-    figure, ((axes,),) = subplots(figsize=(5.5, 3.2))
-    resident = [one / MIB for one in result["long"]["resident"]]
-    axes.plot(at, resident, "o-", markersize=3, color=OURS_COLOUR)
-    axes.set_ylim(0, 1.2 * max(resident))
-    growth = result["long"]["growth"]["slope_mib_per_1000"]
-    axes.set_title(f"after the first 500: {growth:+.2f} MiB per 1,000 minibatches", fontsize=10)
-    axes.set_xlabel("minibatches")
-    axes.set_ylabel("resident memory, MiB")
-    return figure

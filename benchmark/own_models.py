@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from benchmark.contestants.loaders import LINKS
 from benchmark.modes import in_short, store
 from benchmark.networks.own import WITH_EDGES
 from benchmark.support import mag
@@ -68,6 +69,7 @@ class Row:
     graph: str = PRODUCTS  # the name of the graph
     columns: tuple[str, ...] = SCRIPTS  # the contestants that can do it
     fanouts: tuple[int, ...] = (15, 10)  # neighbours per hop, from the seeds; as many layers
+    work: str = ""  # links or in-batch: seeds are the ends of links, whose rows are multiplied
 
 
 EDGE_ROWS = ("GINEConv", "GATv2Conv", "Transformer-edges", "NNConv", "updated-edges")
@@ -92,6 +94,7 @@ ROWS = {
                 ("TransformerConv", "own-transformer", NATIVE),
             )
         ),
+        *(Row(f"{one}-arxiv", "own-sage", ARXIV, (IMPORT, PLAIN, BATCH), work=one) for one in LINKS),
         Row("amazon_photo", "own-sage", "amazon_photo", (*SCRIPTS, STOCK)),
         Row("facebook_pages", "own-sage", "facebook_pages", (*SCRIPTS, STOCK)),
     )
@@ -108,7 +111,7 @@ def series(
         for row in rows:
             print(f"{row.name}, {where.threads} thread(s), malloc {where.malloc}", flush=True)
             work = replace(options, model=row.model, fanouts=row.fanouts)
-            work = replace(work, work="edges" if row.model in WITH_EDGES else "")
+            work = replace(work, work="edges" if row.model in WITH_EDGES else row.work)
             found = players.series(work, rounds, WARMUP, row.columns).as_dict()
             yield {**found, "row": row.name, "graph": row.graph}
 

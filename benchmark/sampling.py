@@ -63,14 +63,8 @@ def table(result: Result) -> str:
                     f"{100 * LOADS_PER_EDGE * rate / limit:.0f} %",
                 ]
             )
-    header = [
-        "",
-        "M edges/s",
-        "M edges per CPU second",
-        "edges per minibatch",
-        "ours is faster by",
-        "of the gather limit",
-    ]
+    header = ["", "M edges/s", "M edges per CPU second", "edges per minibatch"]
+    header += ["ours is faster by", "of the gather limit"]
     limit_text = ", ".join(f"{rate / 1e6:.0f} M on {count} thread(s)" for count, rate in limits.items())
     note = f"Gather limit, random 8-byte loads per second: {limit_text}; {LOADS_PER_EDGE} loads per edge."
     return markdown(header, rows) + f"\n\n{paragraph(note)}" + absences(result["series"])

@@ -6,7 +6,7 @@ Whoever needs room makes room, in the same room. A new room states its ceiling o
 BOUNDS = {
     "package: Python files": 301,
     "package: Python lines": 68_461,
-    "lines of train": 9_434,
+    "lines of train": 9_433,
     "lines of data": 7_184,
     "lines of loader": 7_165,
     "lines of port": 6_517,
@@ -28,7 +28,7 @@ BOUNDS = {
     "lines of doctor": 502,
     "lines of top level": 472,
     "C++: files": 141,
-    "C++: lines": 20_656,
+    "C++: lines": 20_653,
     "tests: lines": 50_309,
     "benchmark: lines": 11_760,
     "benchmark: bytes of results": 1_000_000,

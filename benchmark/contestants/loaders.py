@@ -10,17 +10,22 @@ from functools import cache
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch_geometric.data import Data, HeteroData
 
 from benchmark.networks.own import TYPED, Call, seed_logits
 from benchmark.networks.pyg import basic_model
-from benchmark.networks.recipe import StepTrainer
+from benchmark.networks.recipe import LinkTrainer, StepTrainer
 from benchmark.support.graphs import GraphFolder, edge_times, edge_weights, links, seed_times
 from benchmark.support.jobs import Counts, Job, MakeJob, Options, each
 from benchmark.support.mag import CLASSES, FEATURES, SEEDS, TypedFolder
 
+#: The works on links: with one negative for each, and with those of their minibatch.
+IN_BATCH = "in-batch"
+LINKS = ("links", IN_BATCH)
 #: The class of a loader, called as PyG's are.
 Loader = Callable[..., Any]
+Prepare = Callable[[torch.nn.Module], torch.nn.Module]
 
 
 def data_of(graph: GraphFolder, **values: torch.Tensor) -> Data:
@@ -72,13 +77,13 @@ def node_loader(
 
 
 def link_loader(loader: Loader, options: Options, **arguments: Any) -> Any:
-    """Returns a loader of links with as many negatives."""
+    """Returns a loader of links with as many negatives, or with in-batch ones."""
     graph = GraphFolder.open(options.graph)
     return loader(
         data_of(graph),
         list(options.fanouts),
         edge_label_index=links(graph, options.seeds, options.seed),
-        neg_sampling="binary",
+        neg_sampling=IN_BATCH if options.work == IN_BATCH else "binary",
         batch_size=options.batch_size,
         is_sorted=True,
         **arguments,
@@ -117,7 +122,7 @@ def script_steps(
     options: Options,
     batches: Any,
     call: Call,
-    prepare: Callable[[torch.nn.Module], torch.nn.Module] | None = None,
+    prepare: Prepare | None = None,
     labels: Callable[[Any, int, bool], torch.Tensor] = pyg_labels,
 ) -> Job:
     """Returns the job of a script's steps with a model of PyG's or of the user's own. ``labels``
@@ -134,6 +139,30 @@ def script_steps(
     def step(batch: Any) -> Counts:
         logits = seed_logits(model, batch, call, options.work == "edges")
         trainer.step(logits, labels(batch, logits.size(0), typed))
+        return batch.num_nodes, batch.num_edges
+
+    return each(batches, step)
+
+
+def link_steps(
+    options: Options,
+    batches: Any,
+    call: Call = Call.WHOLE,
+    prepare: Prepare | None = None,
+    loss: Callable[..., torch.Tensor] | None = None,
+) -> Job:
+    """Returns the job of a script's steps on links. ``loss``: that of in-batch negatives."""
+    features = GraphFolder.open(options.graph).num_features
+    model = basic_model(options, features, options.hidden)
+    trainer = LinkTrainer(model if prepare is None else prepare(model))
+
+    def step(batch: Any) -> Counts:
+        rows = model(batch) if call is Call.BATCH else model(batch.x, batch.edge_index)
+        source, target = (F.embedding(end, rows) for end in batch.edge_label_index)
+        if loss is None:
+            trainer.step(source, target, batch.edge_label)
+        else:
+            trainer.update(loss(source, target, batch.edge_label_log_q, batch.edge_label_hits))
         return batch.num_nodes, batch.num_edges
 
     return each(batches, step)

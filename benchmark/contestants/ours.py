@@ -13,7 +13,10 @@ import torch_geometric
 
 import pyg_batchgnn
 from benchmark.contestants.loaders import (
+    IN_BATCH,
+    LINKS,
     link_loader,
+    link_steps,
     loading_jobs,
     loads,
     node_loader,
@@ -184,11 +187,15 @@ def _script(call: Call, accelerated: bool = True, export: Export = "pyg") -> Mak
     """Returns the job of a user's script with a model of PyG's or of the user's own."""
 
     def build(options: Options) -> Job:
+        prepare = pyg_batchgnn.accelerate if accelerated else None
+        if options.work in LINKS:
+            batches = link_loader(MacrobatchLinkNeighborLoader, options, **_arguments(options))
+            loss = nn.in_batch_loss if options.work == IN_BATCH else None
+            return link_steps(options, batches, call, prepare, loss)
         if options.model == TYPED:
             batches = _typed_loader(options.without_model(), export)
         else:
             batches = loader(options, export=export)
-        prepare = pyg_batchgnn.accelerate if accelerated else None
         return script_steps(options, batches, call, prepare, _labels if export == "native" else pyg_labels)
 
     return build

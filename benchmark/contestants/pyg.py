@@ -14,6 +14,7 @@ from torch_geometric.sampler import NeighborSampler
 
 from benchmark.contestants.loaders import (
     link_loader,
+    link_steps,
     loading_jobs,
     loads,
     node_loader,
@@ -22,8 +23,8 @@ from benchmark.contestants.loaders import (
     typed_loader,
 )
 from benchmark.networks.own import TYPED, Call
-from benchmark.networks.pyg import Sliced, Trimmed, TypedPrefixes, TypedTrimmed, basic_model
-from benchmark.networks.recipe import LinkTrainer, StepTrainer
+from benchmark.networks.pyg import Sliced, Trimmed, TypedPrefixes, TypedTrimmed
+from benchmark.networks.recipe import StepTrainer
 from benchmark.support.graphs import GraphFolder, seed_lists
 from benchmark.support.jobs import Counts, Job, MakeJob, Options, by_work, each
 from benchmark.support.mag import CLASSES, FEATURES, SEEDS, TypedFolder
@@ -155,17 +156,7 @@ def _typed_training(network: Callable[..., torch.nn.Module]) -> MakeJob:
 def _link_training(options: Options) -> Job:
     """Returns a job of PyG's GraphSAGE on whole minibatches of links."""
     require_sampler()
-    graph, batches = GraphFolder.open(options.graph), link_loader(LinkNeighborLoader, options)
-    model = basic_model(options, graph.num_features, options.hidden)
-    trainer = LinkTrainer(model)
-
-    def step(batch: Any) -> Counts:
-        rows = model(batch.x, batch.edge_index)
-        source, target = batch.edge_label_index
-        trainer.step(rows[source], rows[target], batch.edge_label)
-        return batch.num_nodes, batch.num_edges
-
-    return each(batches, step)
+    return link_steps(options, link_loader(LinkNeighborLoader, options))
 
 
 WORKS = {"typed sampling": _typed_sampling, **loading_jobs(NeighborLoader, LinkNeighborLoader)}

@@ -16,7 +16,6 @@ from pyg_batchgnn.nn.gatv2 import GATv2Conv as GATv2Conv
 from pyg_batchgnn.nn.gcn import GCNConv as GCNConv
 from pyg_batchgnn.nn.gin import GINConv as GINConv
 from pyg_batchgnn.nn.hetero import HeteroConv as HeteroConv
-from pyg_batchgnn.nn.hetero import TypedEdges as TypedEdges
 from pyg_batchgnn.nn.inference import LayerStep as LayerStep
 from pyg_batchgnn.nn.inference import check_cpu as check_cpu
 from pyg_batchgnn.nn.inference import check_row_wise as check_row_wise

@@ -18,20 +18,22 @@ _NUMBERS = 1 << 22
 #: A score below all others, and a share of a softmax or a factor of a gradient that counts as zero:
 #: to work with the least numbers that there are takes many times as long.
 _LOWEST, _LEAST = -1e30, 1e-18
+#: The most links that are told from each other: with 1,024 products take eight times as long.
+_CHUNK = 128
 
 
 class _LogOdds(torch.autograd.Function):
-    """Maps scores [P, P] to [P], the log odds of the diagonal in the softmax of each row."""
+    """Maps scores [n, C, C] to [n, C], the log odds of the diagonal in the softmax of each row."""
 
     @staticmethod
-    def forward(ctx: Any, scores: Tensor, log_q: Tensor, hits: Tensor) -> Tensor:
-        others = scores - log_q
-        own = others.diagonal().clone()
-        others.diagonal().fill_(_LOWEST)
-        others[hits[0], hits[1]] = _LOWEST
-        highest = others.amax(dim=1)
-        others.sub_(highest.unsqueeze(1)).clamp_(min=2 * math.log(_LEAST)).exp_()
-        total = torch.threshold_(others, _LEAST, 0.0).sum(dim=1)
+    def forward(ctx: Any, scores: Tensor, log_q: Tensor, left_out: Tensor) -> Tensor:
+        others = scores - log_q.unsqueeze(1)
+        own = others.diagonal(dim1=1, dim2=2).clone()
+        others.diagonal(dim1=1, dim2=2).fill_(_LOWEST)
+        others[tuple(left_out)] = _LOWEST
+        highest = others.amax(dim=2)
+        others.sub_(highest.unsqueeze(2)).clamp_(min=2 * math.log(_LEAST)).exp_()
+        total = torch.threshold_(others, _LEAST, 0.0).sum(dim=2)
         ctx.save_for_backward(others, total)
         return own - highest - total.log()
 
@@ -39,32 +41,51 @@ class _LogOdds(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         others, total = ctx.saved_tensors
-        found = others * -F.hardshrink(grad / total, _LEAST).unsqueeze(1)
-        found.diagonal().copy_(grad)
+        found = others * -F.hardshrink(grad / total, _LEAST).unsqueeze(2)
+        found.diagonal(dim1=1, dim2=2).copy_(grad)
         return found, None, None
 
 
-def in_batch_log_odds(scores: Tensor, log_q: Tensor, hits: Tensor) -> Tensor:
+def in_batch_log_odds(
+    source: Tensor, target: Tensor, log_q: Tensor, hits: Tensor, chunk_size: int = _CHUNK
+) -> Tensor:
     """Returns [P], the log odds of each link's own target in the softmax of `in_batch_loss`."""
-    odds: Tensor = _LogOdds.apply(scores, log_q, hits)
-    return odds
+    if chunk_size < 1:
+        raise ValueError(f"chunk_size is {chunk_size}; give the links that are told apart, at least 2")
+    count = max(1, -(-len(source) // chunk_size))
+
+    def chunks(rows: Tensor, fill: float = 0.0) -> Tensor:
+        if missing := -len(rows) % count:
+            rows = F.pad(rows, (0, 0) * (rows.dim() - 1) + (0, missing), value=fill)
+        return rows.unflatten(0, (-1, count)).transpose(0, 1)
+
+    with torch.autocast(source.device.type, enabled=False):
+        rows = [chunks(end.to(torch.promote_types(end.dtype, torch.float32))) for end in (source, target)]
+        scores = torch.bmm(rows[0], rows[1].mT)
+    same = hits[:, (hits[0] - hits[1]) % count == 0]
+    left_out = torch.stack([same[0] % count, *same // count])
+    odds: Tensor = _LogOdds.apply(scores, chunks(log_q, -_LOWEST), left_out)
+    return odds.t().reshape(-1)[: len(source)]
 
 
-def in_batch_loss(scores: Tensor, log_q: Tensor, hits: Tensor) -> Tensor:
-    """Returns the mean cross entropy of picking each link's own target among the targets of all
-    links of a minibatch. Scores are corrected for how frequent a target is (Yi et al. 2019, section
-    3).
+def in_batch_loss(
+    source: Tensor, target: Tensor, log_q: Tensor, hits: Tensor, chunk_size: int = _CHUNK
+) -> Tensor:
+    """Returns the mean cross entropy of picking each link's own target among the targets of its
+    chunk of a minibatch. Dot products are corrected for how frequent a target is (Yi et al. 2019,
+    section 3).
 
     >>> batch = next(iter(MacrobatchLinkNeighborLoader(data, [5], neg_sampling="in-batch")))
     >>> source, target = batch.x[batch.edge_label_index]
-    >>> loss = in_batch_loss(source @ target.t(), batch.edge_label_log_q, batch.edge_label_hits)
+    >>> loss = in_batch_loss(source, target, batch.edge_label_log_q, batch.edge_label_hits)
 
     Args:
-        scores: [P, P], row i scores link i's source with the targets of all links.
+        source, target: [P, H], the rows of each link's ends.
         log_q: [P], the log of the share of all links that have each link's target.
         hits: [2, H] int64, links (i, j) to leave out: j's target is a target of i's source, too.
+        chunk_size: C, the most links of a chunk. Of n = ceil(P / C) chunks link i is in i modulo n.
     """
-    return F.softplus(-in_batch_log_odds(scores, log_q, hits)).mean()
+    return -F.logsigmoid(in_batch_log_odds(source, target, log_q, hits, chunk_size)).mean()
 
 
 class DotProductDecoder(torch.nn.Module):

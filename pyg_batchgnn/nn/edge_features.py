@@ -132,8 +132,7 @@ class NNConv(_OfEdges, torch_geometric.nn.NNConv):
     @classmethod
     def check(cls, conv: MessagePassing) -> None:
         super().check(conv)
-        what = cls.reason_against(conv)
-        if what is not None:
+        if (what := cls.reason_against(conv)) is not None:
             raise refuse(conv, what, "use torch_geometric.nn.NNConv")
 
     @staticmethod

@@ -69,8 +69,8 @@ class AttentionCall:
         """Puts rows of edges and of loops into their slots; differentiable."""
         if not self.loops or loops is None:
             return edges.contiguous()
-        order, values = torch.cat([self.of_edges, self.of_loops]), torch.cat([edges, loops])
-        return values.new_zeros(values.shape).index_copy(0, order, values)
+        rows = edges.new_empty(edges.size(0) + loops.size(0), edges.size(1))
+        return rows.index_copy_(0, self.of_edges, edges).index_copy_(0, self.of_loops, loops)
 
     def loop_features(self, features: Tensor, fill: Fill) -> Tensor | None:
         """Returns the features of the added loops [loops, edge_dim], as PyG does."""

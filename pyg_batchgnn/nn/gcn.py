@@ -166,12 +166,9 @@ class GCNConv(NativeConv, torch_geometric.nn.GCNConv):
             what = "separate rows of sources and targets"
             raise refuse(self, what, "take SAGEConv for bipartite graphs")
         set_width(given.x, self.lin)
-        dtype = ops.compute_dtype(self.lin.weight)
-        check_input(given.x, self.lin.weight.size(1), dtype)
-        return self._product(self._aggregate(given, edge_weight, dtype))
-
-    def _product(self, aggregated: Rows) -> Terms:
-        return Terms((RowProduct(aggregated, self.lin.weight),), bias=self.bias)
+        weight, dtype = self.lin.weight, ops.compute_dtype(self.lin.weight)
+        check_input(given.x, weight.size(1), dtype)
+        return Terms((RowProduct(self._aggregate(given, edge_weight, dtype), weight),), bias=self.bias)
 
     @property
     def fill(self) -> float:
@@ -185,7 +182,7 @@ class GCNConv(NativeConv, torch_geometric.nn.GCNConv):
         neighbours = x.of(self, "symmetric")
         set_width(neighbours, self.lin)
         check_input(neighbours, self.lin.weight.size(1), ops.compute_dtype(self.lin.weight), "aggregates")
-        return self._product(neighbours), None
+        return Terms((RowProduct(neighbours, self.lin.weight),), bias=self.bias), None
 
     def _aggregate(self, given: ConvInput, edge_weight: Tensor | None, dtype: torch.dtype) -> Tensor:
         """Returns [D, in_channels], the normalised sums over in-edges and loops. Every layer is

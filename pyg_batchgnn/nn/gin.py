@@ -142,33 +142,29 @@ class Perceptron(torch.nn.Module):
 
     def forward(self, input: Tensor, after: BatchNorm | None = None) -> Tensor:
         """Returns [D, channels[2]] from [D, channels[0]], normalised by ``after``."""
-        last = self.lins[1]
-        assert isinstance(last, Linear)
-        inner, is_rectified = self._inner(input)
+        last, inner, is_rectified = self._last(input)
         if after is not None:
             return after.of_product(last, inner, after_relu=is_rectified)
         result: Tensor = last.after_relu(inner) if is_rectified else last(inner)
         return result
 
     def terms(self, input: Tensor) -> Terms:
-        last = self.lins[1]
-        assert isinstance(last, Linear)
-        inner, is_rectified = self._inner(input)
+        last, inner, is_rectified = self._last(input)
         if is_watched(last):
             return Terms(values=last(inner))
         return Terms((RowProduct(inner, last.weight, after_relu=is_rectified),), bias=last.bias)
 
-    def _inner(self, input: Tensor) -> tuple[Tensor, bool]:
-        """Returns the second product's input, [D, channels[1]], and whether a ReLU made it."""
-        first, norm = self.lins[0], self.norms[0]
-        assert isinstance(first, Linear)
+    def _last(self, input: Tensor) -> tuple[Linear, Tensor, bool]:
+        """Returns the second layer, its input [D, channels[1]], and whether a ReLU made that."""
+        (first, last), norm = self.lins, self.norms[0]
+        assert isinstance(first, Linear) and isinstance(last, Linear)
         if type(self.act) is torch.nn.ReLU and not is_watched(self.act):
             inside = fused_norm(norm)
             if inside is not None:
-                return inside.of_product(first, input), True
+                return last, inside.of_product(first, input), True
             if type(norm) is torch.nn.Identity:
-                return first.with_relu(input), True
+                return last, first.with_relu(input), True
         rows, steps = first(input), [norm] if self.act is None else [norm, self.act]
         for step in reversed(steps) if self.act_first else steps:
             rows = step(rows)
-        return rows, False
+        return last, rows, False

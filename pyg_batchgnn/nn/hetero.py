@@ -3,7 +3,6 @@ type in as few passes as possible."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -24,35 +23,26 @@ from pyg_batchgnn.nn.terms import Terms, Update, total, update_arguments
 from pyg_batchgnn.types import NodePiece, Relation, SampledMinibatch
 
 
-class TypedEdges(ABC):
-    """The edges of a layer by relation, and the nodes that it reads and computes by type."""
-
-    @abstractmethod
-    def graph(self, relation: Relation) -> LayerGraph | None:
-        """Returns the edges of a relation, or None if the relation is not there."""
-
-    @abstractmethod
-    def rows(self, name: str) -> LayerRows: ...
-
-
 @dataclass(frozen=True)
-class MinibatchEdges(TypedEdges):
+class MinibatchEdges:
     """The edges of one layer of a minibatch; layer 1 is nearest the input."""
 
     minibatch: SampledMinibatch
     layer: int
 
     def graph(self, relation: Relation) -> LayerGraph | None:
+        """Returns the edges of a relation, or None if there is no such relation."""
         if relation not in self.minibatch.schema.relations:
             return None
         return layer_graph(self.minibatch, self.layer, relation)
 
     def rows(self, name: str) -> LayerRows:
+        """Returns the nodes of a type."""
         return layer_rows(self.minibatch, self.layer, name)
 
 
 @dataclass(frozen=True)
-class WholeGraphEdges(TypedEdges):
+class WholeGraphEdges:
     """The edges of a whole graph, as PyG's ``edge_index_dict`` gives them."""
 
     edge_index: Mapping[Relation, Tensor]  # [2, E], sources above targets, by relation
@@ -70,7 +60,7 @@ class WholeGraphEdges(TypedEdges):
 
 
 @dataclass(frozen=True)
-class PieceEdges(TypedEdges):
+class PieceEdges:
     """The edges of some nodes of a graph, for the inference of all nodes."""
 
     piece: NodePiece  # some nodes with all their in-edges. The targets are the first sources.
@@ -89,6 +79,10 @@ class PieceEdges(TypedEdges):
 
     def _sources(self, name: str, otherwise: int) -> int:
         return self.piece.nodes[name].num_nodes if name in self.piece.nodes else otherwise
+
+
+#: The edges of a layer by relation, and the nodes that it reads and computes by type.
+TypedEdges: TypeAlias = MinibatchEdges | WholeGraphEdges | PieceEdges
 
 
 def typed_edges(edges: Any, layer: int | None, x: Mapping[str, Rows]) -> TypedEdges:

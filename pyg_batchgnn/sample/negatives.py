@@ -254,18 +254,17 @@ def accidental_hits(source: Tensor, target: Tensor) -> Tensor:
     target of i's source, by link i or another of these links."""
     (_, s), (targets, t) = (end.unique(return_inverse=True) for end in (source, target))
     size = max(1, len(targets))
-    pair, (by_target, order) = (s * size + t).unique(), t.sort(stable=True)
+    pair, order = (s * size + t).unique(), t.sort(stable=True).indices
     link, row = _equal(s, pair // size)
-    found, place = _equal((pair % size)[row], by_target)
+    found, place = _equal((pair % size)[row], t)
     hits = torch.stack([link[found], order[place]])
     return hits[:, hits[0] != hits[1]]
 
 
-def _equal(values: Tensor, ordered: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns the places (in ``values``, in ``ordered``) of all pairs of equal numbers. ``ordered``
-    is ascending."""
-    first = torch.searchsorted(ordered, values)
-    count = torch.searchsorted(ordered, values, right=True) - first
+def _equal(values: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns where equal ranks lie: in values, and in others once sorted, that have them all."""
+    count = others.bincount()
+    first, count = (count.cumsum(0) - count)[values], count[values]
     number = torch.arange(len(values)).repeat_interleave(count)
     return number, torch.arange(len(number)) + (first - count.cumsum(0) + count)[number]
 

@@ -316,8 +316,7 @@ class LinkNetwork(PairNetwork):
         log_q = getattr(batch.links[0], "log_q", None) if batch.links else None
         if log_q is None:
             return ModelOutput(self.decoder(source, target), target)
-        scores = self.decoder.all_pairs(source, target)
-        return ModelOutput(in_batch_log_odds(scores, log_q, batch.links[0].hits), target)
+        return ModelOutput(in_batch_log_odds(source, target, log_q, batch.links[0].hits), target)
 
     def labels(self, batch: Any) -> Tensor:
         (source, _), links = pairs_of(batch)

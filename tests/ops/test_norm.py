@@ -20,10 +20,6 @@ from tests.support.tiers import every_level, examples
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12, torch.bfloat16: 2**-8}
 
 
-def assert_near(found: Tensor, wanted: Tensor, tolerance: float) -> None:
-    assert distance(found, wanted) <= tolerance
-
-
 def reference(x: Tensor, weight: Tensor, bias: Tensor, relu: bool, eps: float = 1e-5) -> Tensor:
     out = (x - x.mean(0)) / (x.var(0, unbiased=False) + eps).sqrt() * weight + bias
     return out.relu() if relu else out
@@ -32,8 +28,7 @@ def reference(x: Tensor, weight: Tensor, bias: Tensor, relu: bool, eps: float = 
 def example(rows: int, columns: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     generator = torch.Generator().manual_seed(rows * 1000 + columns)
     x = torch.randn(rows, columns, generator=generator) * 3 + torch.arange(columns) % 5
-    # Shifts that are no multiple of the scale keep results away from zero, where ReLU's gradient
-    # jumps.
+    # Shifts that are no multiple of the scale keep results off zero, where ReLU's gradient jumps.
     weight = torch.rand(columns, generator=generator) + 0.5
     bias = torch.randn(columns, generator=generator)
     grad = torch.randn(rows, columns, generator=generator)
@@ -55,14 +50,14 @@ def test_values_and_gradients(rows: int, columns: int, dtype: torch.dtype, relu:
     out.backward(grad)
     wanted = reference(*wide, relu)
     wanted.backward(grad.double())
-    assert_near(out, wanted, TOLERANCE[dtype])
-    assert_near(mean, wide[0].mean(0), 1e-6)
-    assert_near(variance, wide[0].var(0, unbiased=False), 1e-6)
+    assert distance(out, wanted) <= TOLERANCE[dtype]
+    assert distance(mean, wide[0].mean(0)) <= 1e-6
+    assert distance(variance, wide[0].var(0, unbiased=False)) <= 1e-6
     for found, expected in zip(leaves, wide, strict=True):
         assert found.grad is not None and expected.grad is not None and found.grad.dtype is found.dtype
         # Two rows have opposite normalised values and a gradient that cancels to almost nothing.
         if rows > 2 or found is not leaves[0]:
-            assert_near(found.grad, expected.grad, max(TOLERANCE[dtype], 1e-6))
+            assert distance(found.grad, expected.grad) <= max(TOLERANCE[dtype], 1e-6)
 
 
 @pytest.mark.parametrize("relu", [False, True])
@@ -78,7 +73,7 @@ def test_given_statistics_are_constants(relu: bool) -> None:
     assert torch.equal(same_mean, mean.double()) and torch.equal(same_variance, variance.double())
     for found, expected in zip(ours, leaves, strict=True):
         assert found.grad is not None and expected.grad is not None
-        assert_near(found.grad, expected.grad, 1e-5)
+        assert distance(found.grad, expected.grad) <= 1e-5
 
 
 @pytest.mark.parametrize("mean", [1e4, -1e6])
@@ -92,8 +87,8 @@ def test_a_mean_far_above_the_deviation_costs_no_digits(mean: float, order: str)
     wide = x.double()
     out, found_mean, found_variance = ops.batch_norm(x)
     assert float(((found_mean - wide.mean(0)) / wide.std(0)).abs().max()) < 1e-6
-    assert_near(found_variance, wide.var(0, unbiased=False), 3e-6)
-    assert_near(out, reference(wide, torch.ones(9), torch.zeros(9), False), 1e-6)
+    assert distance(found_variance, wide.var(0, unbiased=False)) <= 3e-6
+    assert distance(out, reference(wide, torch.ones(9), torch.zeros(9), False)) <= 1e-6
 
 
 @examples(40)

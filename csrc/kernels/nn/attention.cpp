@@ -181,28 +181,20 @@ class TargetBlocks {
 
 class SourceBlocks {
  public:
-  // pairs: [slots, 2, heads], as in AttentionBackward.
+  // pairs: [slots, pair_step], as in AttentionBackward.
   SourceBlocks(const AttentionInput& input, const AttentionUpstream& upstream,
-               const AttentionTranspose& transpose, const void* pairs, int64_t threads)
+               const AttentionTranspose& transpose, const void* pairs, int64_t pair_step, int64_t threads)
       : input_(input),
         transpose_(transpose),
         grad_(static_cast<const char*>(upstream.grad)),
         pairs_(static_cast<const char*>(pairs)),
-        has_weights_(input.model.by_target || input.model.target_rows != nullptr),
         grad_bytes_(input.model.heads * input.width() * element_bytes(upstream.type)),
-        pair_bytes_(pairs == nullptr ? 0 : 2 * input.model.heads * wide_size(input.rows.table.element)),
+        pair_bytes_(pair_step * wide_size(input.rows.table.element)),
         blocks_(transpose.ptr, transpose.sources),
         lists_(static_cast<size_t>(threads)) {
-    const int64_t bytes = wide_size(input.rows.table.element);
-    if (input.is_summed()) {
-      weights_ = static_cast<const char*>(input.model.target_rows);
-      weight_bytes_ = input.model.target_step * bytes;
-      edges_ = static_cast<const char*>(input.rows.edge);
-      edge_bytes_ = input.rows.edge_columns * bytes;
-    } else if (input.model.by_target) {
-      weights_ = static_cast<const char*>(input.model.source_weight);
-      weight_bytes_ = input.model.heads * input.width() * bytes;
-    }
+    if (!input.model.by_target) return;
+    weights_ = static_cast<const char*>(input.model.source_weight);
+    weight_bytes_ = input.model.heads * input.width() * wide_size(input.rows.table.element);
   }
 
   int64_t count() const { return blocks_.count(); }
@@ -215,7 +207,6 @@ class SourceBlocks {
     lists.grads.reserve(most + kMostRowsAhead);
     lists.weights.reserve(most + kMostRowsAhead);
     lists.pairs.reserve(most + kMostRowsAhead);
-    lists.edges.reserve(most + kMostRowsAhead);
     int64_t at = 0;
     for (int64_t j = first; j < last; ++j) {
       lists.begin.data()[j - first] = at;
@@ -231,22 +222,20 @@ class SourceBlocks {
     std::fill_n(lists.grads.data() + at, kMostRowsAhead, grad_);
     std::fill_n(lists.weights.data() + at, kMostRowsAhead, weights_);
     std::fill_n(lists.pairs.data() + at, kMostRowsAhead, pairs_);
-    std::fill_n(lists.edges.data() + at, kMostRowsAhead, edges_);
     lists.scratch.reserve(scratch_of(input_, 0) * wide_size(input_.rows.table.element));
     return {first,
             sources,
             lists.begin.data(),
             lists.grads.data(),
-            has_weights_ ? lists.weights.data() : nullptr,
+            input_.model.by_target ? lists.weights.data() : nullptr,
             lists.pairs.data(),
-            lists.edges.data(),
             lists.scratch.data()};
   }
 
  private:
   struct Lists {
     Buffer<int64_t> begin;
-    Buffer<const char*> grads, weights, pairs, edges;
+    Buffer<const char*> grads, weights, pairs;
     Buffer<char> scratch;
   };
 
@@ -254,15 +243,12 @@ class SourceBlocks {
     lists.grads.data()[at] = grad_ + target * grad_bytes_;
     lists.weights.data()[at] = weights_ + target * weight_bytes_;
     lists.pairs.data()[at] = pairs_ + slot * pair_bytes_;
-    lists.edges.data()[at] = edges_ + slot * edge_bytes_;
   }
 
   const AttentionInput& input_;
   const AttentionTranspose& transpose_;
-  const char *grad_, *pairs_, *weights_ = nullptr, *edges_ = nullptr;
-  bool has_weights_;
-  // Of a destination, a slot, a destination, a slot.
-  int64_t grad_bytes_, pair_bytes_, weight_bytes_ = 0, edge_bytes_ = 0;
+  const char *grad_, *pairs_, *weights_ = nullptr;
+  int64_t grad_bytes_, pair_bytes_, weight_bytes_ = 0;  // of a destination, a slot, a destination
   RowBlocks blocks_;
   std::vector<Lists> lists_;
 };
@@ -317,7 +303,7 @@ void add_parts(const char* parts, int64_t blocks, int64_t step, int64_t count, v
 
 // The pass over destinations: all gradients but that of x. `pairs`: for the other pass, or null.
 void backward_targets(const AttentionInput& input, const AttentionUpstream& upstream,
-                      const AttentionGrads& grads, void* pairs, int64_t threads) {
+                      const AttentionGrads& grads, void* pairs, int64_t pair_step, int64_t threads) {
   const AttentionKernels& kernels = attention_kernels();
   TargetBlocks blocks(input, threads);
   const Element type = input.rows.table.element;
@@ -342,6 +328,7 @@ void backward_targets(const AttentionInput& input, const AttentionUpstream& upst
                                  grads.edge_logits,
                                  grads.edge,
                                  pairs,
+                                 pair_step,
                                  model.by_target ? grads.source_weight : part,
                                  part + source_bytes,
                                  of_edge > 0 ? part + source_bytes + target_bytes : nullptr,
@@ -374,18 +361,21 @@ void attention_forward(const AttentionInput& input, const void* target_logits, c
 
 void attention_backward(const AttentionInput& input, const AttentionUpstream& upstream,
                         const AttentionTranspose& transpose, const AttentionGrads& grads, int64_t threads) {
-  Buffer<char> pairs;
-  const int64_t pair_bytes = 2 * input.model.heads * wide_size(input.rows.table.element);
-  if (grads.x != nullptr && input.model.scores != Scores::kMessages) {
-    pairs.reserve(std::max<int64_t>(1, attention_slots(input.edges)) * pair_bytes);
+  const AttentionKernels& kernels = attention_kernels();
+  const int64_t bytes = wide_size(input.rows.table.element), lanes = 4 * kernels.lanes / bytes;
+  int64_t step = input.model.scores == Scores::kMessages ? 0 : 2 * input.model.heads;
+  if (input.is_summed()) {
+    const int64_t signs = input.model.heads * ((input.rows.columns + lanes - 1) / lanes);
+    step += (signs * static_cast<int64_t>(sizeof(uint16_t)) + bytes - 1) / bytes;
   }
-  backward_targets(input, upstream, grads, pairs.data(), threads);
+  Buffer<char> pairs;
+  if (grads.x != nullptr) pairs.reserve(std::max<int64_t>(1, attention_slots(input.edges) * step * bytes));
+  backward_targets(input, upstream, grads, pairs.data(), step, threads);
   if (grads.x == nullptr) return;
 
-  const AttentionKernels& kernels = attention_kernels();
   const AttentionInputGrad work{weights_of(input),   upstream.type, grads.target_logits,
-                                input.edges.targets, grads.x,       input.rows.table};
-  SourceBlocks blocks(input, upstream, transpose, pairs.data(), threads);
+                                input.edges.targets, grads.x,       input.rows.table.element};
+  SourceBlocks blocks(input, upstream, transpose, pairs.data(), step, threads);
   run_tasks(blocks.count(), threads,
             [&](int64_t task, int64_t slot) { kernels.input_grad(work, blocks.make(task, slot)); });
 }

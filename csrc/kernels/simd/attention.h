@@ -72,7 +72,10 @@ struct AttentionBackward {
   void* target_logits;           // gradient
   void* edge_logits;             // gradient, or null
   void* edge;                    // gradient, or null
-  void* pairs;                   // [slots, 2, heads] dropped alpha, gradient of the logit; or null
+  // [slots, pair_step] alpha after dropout and the gradient of the logit, [heads] each, but of
+  // messages, and the signs of sums; or null.
+  void* pairs;
+  int64_t pair_step;
   // Gradients, or with weights of the sources that are the same for all destinations the share of
   // the block in them.
   void* source_weight;
@@ -86,9 +89,8 @@ struct AttentionSources {
   int64_t first, sources;
   const int64_t* begin;        // [sources + 1] into the lists below
   const char* const* grads;    // the destination's row of the gradient of z
-  const char* const* weights;  // the destination's weights of sources, or its row of y; or null
+  const char* const* weights;  // the destination's weights of sources; or null
   const char* const* pairs;    // as above
-  const char* const* edges;    // the row of the edge, of sums
   void* scratch;               // attention_scratch(0, ...) numbers
 };
 
@@ -98,13 +100,14 @@ struct AttentionInputGrad {
   const void* target_logits;  // gradient, [targets, heads]
   int64_t targets;
   void* out;
-  Matrix rows;  // of the sources, of the type of `out`
+  Element out_type;
 };
 
 struct AttentionKernels {
   void (*forward)(Element type, const AttentionForward& task, const AttentionBlock& block);
   void (*backward)(Element type, const AttentionBackward& task, const AttentionBlock& block);
   void (*input_grad)(const AttentionInputGrad& task, const AttentionSources& block);
+  int64_t lanes;  // float32 numbers of a vector
 };
 
 const AttentionKernels& attention_kernels();

@@ -439,25 +439,19 @@ inline void message_sums(const Target<T>& target, const AttentionWeights& of, in
   }
 }
 
-// Calls use(head, column, part, gradient of s, leaky_relu(s)) for an edge. `scores` [heads] are
-// gradients of scores; without them `grad` is the gradient of messages.
-template <class T, class Grad, class Use>
-[[gnu::always_inline]] inline void sum_grads(const T* x, const Wide<T>* y, const Wide<T>* edge,
-                                             const AttentionWeights& of, const Wide<T>* scores,
-                                             const Grad* grad, const Use& use) {
-  using Sum = Wide<T>;
+// Returns the gradient of columns of s: that of the message, or of a score times a; leaked.
+template <class Sum, class Grad, class Part>
+[[gnu::always_inline]] inline Vector<Sum> sum_grad(const Part& part, int64_t c, const Sum* by,
+                                                   const Sum* score, const Grad* grad, uint64_t signs,
+                                                   Sum slope) {
   using L = Lanes<Sum>;
-  const auto* const by = static_cast<const Sum*>(of.source);
-  const auto slope = static_cast<Sum>(of.slope);
-  for (int64_t h = 0; h < of.heads; ++h) {
-    sum_ends<T>(
-        x, y, edge, of, h * of.columns, of.columns,
-        [&](int64_t c, const auto& part, const auto& sum, uint64_t bits) __attribute__((always_inline)) {
-          const auto above =
-              scores == nullptr ? part.load(grad + c) : L::multiply(L::fill(scores[h]), part.load(by + c));
-          use(h, c, part, leak<Sum>(above, bits, slope), leak<Sum>(sum, bits, slope));
-        });
-  }
+  if (score == nullptr) return leak<Sum>(part.load(grad + c), signs, slope);
+  return leak<Sum>(L::multiply(L::fill(*score), part.load(by + c)), signs, slope);
+}
+
+// Returns how many numbers an edge has in `pairs` before the signs of its sum, one for each vector.
+inline int64_t before_signs(const AttentionWeights& of) {
+  return of.scores == Scores::kMessages ? 0 : 2 * of.heads;
 }
 
 // Adds the gradients of a destination's sums to those of a, y, W and the rows of its edges.
@@ -468,6 +462,9 @@ inline void add_sum_grads(const AttentionBackward& task, const Target<T>& target
   using L = Lanes<Sum>;
   const AttentionWeights& of = task.weights;
   const int64_t F = of.row_columns, K = of.summed_edge_columns;
+  const auto* const by = static_cast<const Sum*>(of.source);
+  const auto slope = static_cast<Sum>(of.slope);
+  auto* const pairs = static_cast<Sum*>(task.pairs);
   auto* const of_scores = static_cast<Sum*>(task.source_weight);
   auto* const of_weight = static_cast<Sum*>(task.edge_weight);
   auto* const of_edges = static_cast<Sum*>(task.edge);
@@ -480,23 +477,30 @@ inline void add_sum_grads(const AttentionBackward& task, const Target<T>& target
   for (int64_t e = 0; e < target.count; ++e) {
     prefetch_row(reinterpret_cast<const char*>(target.rows[e + ahead]), F * sizeof(T));
     const Sum* const edge = row_of_edge(of, target, e);
-    Sum* const of_edge = of_edges == nullptr ? nullptr : of_edges + (target.first_slot + target.place[e]) * K;
+    const int64_t slot = target.first_slot + target.place[e];
+    Sum* const of_edge = of_edges == nullptr ? nullptr : of_edges + slot * K;
     Sum* const kept = of_weight == nullptr && of_edge != nullptr ? of_edge : at.narrow;
-    sum_grads<T>(target.rows[e], row_of_target<Sum>(of, target.id), edge, of,
-                 scores == nullptr ? nullptr : scores + e * of.heads, grad,
-                 [&](int64_t h, int64_t c, const auto& part, const auto& of_sum, const auto& value)
-                     __attribute__((always_inline)) {
-                       part.store(of_y + c, L::add(of_sum, part.load(of_y + c)));
-                       if (scores != nullptr) {
-                         const auto score = L::fill(scores[e * of.heads + h]);
-                         part.store(of_scores + c, L::fma(score, value, part.load(of_scores + c)));
-                       }
-                       for (int64_t l = 0; of_weight != nullptr && l < K; ++l) {
-                         Sum* const to = of_weight + l * F + c;
-                         part.store(to, L::fma(L::fill(edge[l]), of_sum, part.load(to)));
-                       }
-                       if (of_edge != nullptr) part.store(kept + c, of_sum);
-                     });
+    Sum* const pair = pairs == nullptr ? nullptr : pairs + slot * task.pair_step + before_signs(of);
+    auto* signs = reinterpret_cast<uint16_t*>(pair);
+    for (int64_t h = 0; h < of.heads; ++h) {
+      const Sum* const score = scores == nullptr ? nullptr : scores + e * of.heads + h;
+      sum_ends<T>(target.rows[e], row_of_target<Sum>(of, target.id), edge, of, h * of.columns, of.columns,
+                  [&](int64_t c, const auto& part, const auto& sum, uint64_t bits)
+                      __attribute__((always_inline)) {
+                        const auto of_sum = sum_grad<Sum>(part, c, by, score, grad, bits, slope);
+                        if (signs != nullptr) *signs++ = static_cast<uint16_t>(bits);
+                        part.store(of_y + c, L::add(of_sum, part.load(of_y + c)));
+                        if (score != nullptr) {
+                          const auto value = leak<Sum>(sum, bits, slope);
+                          part.store(of_scores + c, L::fma(L::fill(*score), value, part.load(of_scores + c)));
+                        }
+                        for (int64_t l = 0; of_weight != nullptr && l < K; ++l) {
+                          Sum* const to = of_weight + l * F + c;
+                          part.store(to, L::fma(L::fill(edge[l]), of_sum, part.load(to)));
+                        }
+                        if (of_edge != nullptr) part.store(kept + c, of_sum);
+                      });
+    }
     if (of_edge == nullptr || of_weight == nullptr) continue;
     const Sum* const rows[1] = {kept};
     dots<1>(rows, {F}, static_cast<const Sum*>(of.edge_weight), F, of_edge, K, 0);
@@ -658,9 +662,9 @@ template <class T>
 inline void keep_pairs(const AttentionBackward& task, const Target<T>& target, const Place<Wide<T>>& at) {
   using Sum = Wide<T>;
   const int64_t H = task.weights.heads;
-  Sum* const pairs = static_cast<Sum*>(task.pairs) + target.first_slot * 2 * H;
+  Sum* const pairs = static_cast<Sum*>(task.pairs) + target.first_slot * task.pair_step;
   for (int64_t e = 0; e < target.count; ++e) {
-    Sum* const pair = pairs + target.place[e] * 2 * H;
+    Sum* const pair = pairs + target.place[e] * task.pair_step;
     for (int64_t h = 0; h < H; ++h) {
       pair[h] = at.weights[e * H + h];
       pair[H + h] = at.grads[e * H + h];
@@ -775,10 +779,11 @@ void input_grads(const AttentionInputGrad& task, const AttentionSources& block) 
   const AttentionWeights& of = task.weights;
   const int64_t H = of.heads, K = of.columns, W = of.width();
   const Place<Sum> at(block.scratch, 0, of);
-  const bool narrow = task.rows.element == Element::kBFloat16;
+  const bool narrow = task.out_type == Element::kBFloat16;
   const int64_t out_size = narrow ? 2 : sizeof(Sum);
   const int64_t ahead = rows_ahead(H * W * static_cast<int64_t>(sizeof(Sum)));
   const auto* const source_weight = static_cast<const Sum*>(of.source);
+  const auto slope = static_cast<Sum>(of.slope);
   const auto* const target_weight = static_cast<const Sum*>(of.target);
   const Columns keys = keys_of(of), values = values_of(of);
   const bool is_summed = of.scores == Scores::kAdditive || of.scores == Scores::kMessages;
@@ -788,8 +793,6 @@ void input_grads(const AttentionInputGrad& task, const AttentionSources& block) 
     Sum* const row = narrow ? at.narrow : reinterpret_cast<Sum*>(to);
     for (int64_t h = 0; h < H; ++h) at.total[h] = 0;
     for (int64_t k = 0; k < of.row_columns; ++k) row[k] = 0;
-    const Sum* const x =
-        is_summed ? widen_row(task.rows.row(id), task.rows.element, of.row_columns, at.target_row) : nullptr;
     for (int64_t e = block.begin[s]; e < block.begin[s + 1]; ++e) {
       prefetch_row(block.pairs[e + ahead], 2 * H * static_cast<int64_t>(sizeof(Sum)));
       prefetch_row(block.grads[e + ahead], H * W * static_cast<int64_t>(sizeof(Grad)));
@@ -797,15 +800,15 @@ void input_grads(const AttentionInputGrad& task, const AttentionSources& block) 
       const auto* const grad = reinterpret_cast<const Grad*>(block.grads[e]);
       if (of.scores != Scores::kMessages) add_to_row(grad, W, pair, H, values, row);
       if (is_summed) {
-        const auto* const y = block.weights == nullptr ? nullptr : block.weights[e];
-        if (y != nullptr) prefetch_row(block.weights[e + ahead], H * W * static_cast<int64_t>(sizeof(Sum)));
-        __builtin_prefetch(block.edges[e + ahead], 0, 2);
-        sum_grads<Sum>(x, reinterpret_cast<const Sum*>(y), reinterpret_cast<const Sum*>(block.edges[e]), of,
-                       pair == nullptr ? nullptr : pair + H, grad,
-                       [&](int64_t, int64_t c, const auto& part, const auto& of_sum, const auto&)
-                           __attribute__((always_inline)) {
-                             part.store(row + c, Lanes<Sum>::add(of_sum, part.load(row + c)));
-                           });
+        const auto* signs = reinterpret_cast<const uint16_t*>(pair + before_signs(of));
+        for (int64_t h = 0; h < H; ++h) {
+          const Sum* const score = of.scores == Scores::kMessages ? nullptr : pair + H + h;
+          vectors_of<Sum>(K, [&](int64_t k, const auto& part) __attribute__((always_inline)) {
+            Sum* const sums = row + h * K + k;
+            const auto of_sum = sum_grad<Sum>(part, h * K + k, source_weight, score, grad, *signs++, slope);
+            part.store(sums, Lanes<Sum>::add(of_sum, part.load(sums)));
+          });
+        }
       } else if (block.weights != nullptr) {
         prefetch_row(block.weights[e + ahead], H * W * static_cast<int64_t>(sizeof(Sum)));
         add_to_row(reinterpret_cast<const Sum*>(block.weights[e]), W, pair + H, H, keys, row);
@@ -818,7 +821,7 @@ void input_grads(const AttentionInputGrad& task, const AttentionSources& block) 
     if (target_weight != nullptr && id < task.targets) {
       add_heads(target_weight, K, static_cast<const Sum*>(task.target_logits) + id * H, H, K, row);
     }
-    if (narrow) narrow_row(row, of.row_columns, task.rows.element, to);
+    if (narrow) narrow_row(row, of.row_columns, task.out_type, to);
   }
 }
 
@@ -842,4 +845,5 @@ void input_grad_block(const AttentionInputGrad& task, const AttentionSources& bl
   });
 }
 
-constexpr AttentionKernels kAttentionKernels{&forward_block, &backward_block, &input_grad_block};
+constexpr AttentionKernels kAttentionKernels{&forward_block, &backward_block, &input_grad_block,
+                                             Lanes<float>::kWidth};

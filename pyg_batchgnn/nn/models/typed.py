@@ -55,13 +55,9 @@ def typed_inputs(
 
 def copies(module: torch.nn.Module, keys: Iterable[str | Relation]) -> torch.nn.ModuleDict:
     """Returns a copy of a module for each type or relation, with weights of its own."""
-    names = [module_key(key) for key in keys]
-    made: dict[str, torch.nn.Module] = {}
-    for name in names:
-        one: Any = copy.deepcopy(module)
-        if len(names) > 1 and hasattr(module, "reset_parameters"):
-            one.reset_parameters()
-        made[name] = one
+    made: dict[str, Any] = {module_key(key): copy.deepcopy(module) for key in keys}
+    for one in made.values() if len(made) > 1 and hasattr(module, "reset_parameters") else ():
+        one.reset_parameters()
     return torch.nn.ModuleDict(made)
 
 
@@ -78,6 +74,8 @@ class TypedModel(torch.nn.Module):
     Modules have PyG's names: ``convs.0.author__writes__paper``, ``norms.0.paper``.
     """
 
+    norms: torch.nn.ModuleList
+
     def __init__(
         self, model: NativeModel, node_types: Sequence[str], relations: Sequence[Relation], aggr: str
     ) -> None:
@@ -86,12 +84,9 @@ class TypedModel(torch.nn.Module):
         self.num_layers, self.act_first, self.jk_mode = model.num_layers, model.act_first, model.jk_mode
         is_followed = any(map(model.is_followed, range(model.num_layers)))
         for name, module in model.named_children():
-            if name == "convs":
-                parts = [copies(conv, self.relations) for conv in module.children()]
-                self.convs = torch.nn.ModuleList(parts)
-            elif name == "norms":
-                parts = [copies(norm, self.node_types) for norm in module.children()]
-                self.norms = torch.nn.ModuleList(parts)
+            if name in ("convs", "norms"):
+                keys = self.relations if name == "convs" else self.node_types
+                self.add_module(name, torch.nn.ModuleList(copies(one, keys) for one in module.children()))
             elif name in ("jk", "lin") or (name in ("act", "dropout") and is_followed):
                 self.add_module(name, copies(module, self.node_types))
         self.train(model.training)
