@@ -4,7 +4,7 @@
 #   make train RANKS=2                                   several processes on this machine
 #   make test TESTS="tests/sample -k statistics" JOBS=1  some of the tests, in JOBS processes (2)
 #   make test RECORD=1                                   writes the processor seconds of tests/ into tests/seconds.json
-#   make test-all                                        all tests: products of options, worlds, examples (hours)
+#   make test-all                                        all tests: products of options, worlds, examples (half an hour)
 #   make test-all SLICE=3/8 TESTS=tests/loader           the third of eight slices of them
 #   make install TORCH_INDEX=<another wheel index>       where the CPU build of torch comes from
 #   make install CCL=1                                   with the ccl backend; other commands remember it

@@ -269,7 +269,7 @@ def test_two_ranks_are_as_one_process(
     np.save(tmp_path / "users.npy", np.arange(USERS)[::-1].copy())
     graphs = {"shop": folders["shop"]}
     if ALL_TIERS:
-        graphs |= {"bank": folders["bank"], "mixed": write_folder(with_signup(shop()), tmp_path / "mixed")}
+        graphs |= {"bank": folders["bank"], "mixed": write_folder(with_signup(shop()), tmp_path / "graph")}
     top = ["predict", runs["shop"], "--top", 3, "--nodes", tmp_path / "users.npy", "--at", 800]
     predicts: dict[str, list[Any]] = {"nodes": ["predict", runs["bank"], "--nodes", "test"], "top": top}
     trains: dict[str, list[Any]] = {
