@@ -5,14 +5,14 @@ Whoever needs room makes room, in the same room. A new room states its ceiling o
 
 BOUNDS = {
     "package: Python files": 289,
-    "package: Python lines": 68_326,
+    "package: Python lines": 68_327,
     "lines of train": 9_386,
     "lines of data": 7_168,
     "lines of loader": 7_142,
     "lines of port": 6_517,
     "lines of nn": 4_726,
     "lines of ops": 4_650,
-    "lines of sample": 4_433,
+    "lines of sample": 4_434,
     "lines of partition": 4_093,
     "lines of tables": 3_912,
     "lines of comm": 2_874,

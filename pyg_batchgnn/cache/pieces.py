@@ -127,8 +127,8 @@ class PieceLimits:
         return sum(count * self.source.get(kind, 0) for kind, count in sources.items()) + edges * self.edge
 
     def edges(self, num_nodes: Mapping[int, int]) -> int:
-        """Returns a number of edges that fits in any case, even if every edge has another source,
-        or all ``num_nodes`` nodes are sources."""
+        """Returns a number of edges, at least 1, that fits whatever their sources: each edge has
+        another one, or all ``num_nodes`` nodes by type are read; what allows more edges counts."""
         of_all = (self.budget - self.bytes(num_nodes, 0)) // self.edge
         return max(1, self.budget // (max(self.source.values(), default=0) + self.edge), of_all)
 

@@ -404,7 +404,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _import_error(module: str) -> str:
-    """Returns what went wrong with an import: the last line of its errors or its exit status."""
+    """Imports a module in another process. Returns what went wrong, in one line, or ""."""
     try:
         ran = subprocess.run(
             [sys.executable, "-c", f"import {module}"],

@@ -184,7 +184,7 @@ def aggregate_with_targets(
     dtype = out_dtype or x.dtype
     if targets > x.size(0):
         raise ValueError(f"x has {x.size(0)} rows, but there are {targets} targets")
-    if reduce == "max" or not (torch.is_grad_enabled() and x.requires_grad):
+    if reduce not in ("sum", "mean") or not (torch.is_grad_enabled() and x.requires_grad):
         out = aggregate(x, indptr, indices, by_source=by_source, reduce=reduce, out_dtype=dtype)
         return WithTargets(out, x if targets == x.size(0) else x[:targets])
     check_graph(x, indptr, indices, None, reduce, dtype)

@@ -304,7 +304,7 @@ def _branches(environment: Any) -> list[tuple[str, set[str]]]:
 
 
 def _is_always(guard: Any) -> bool:
-    """Returns whether a comparison of one size has the same outcome for all sizes from 2 on."""
+    """Returns whether a guard compares one size and is true from 2 on; False for equations."""
     import sympy
 
     if len(guard.free_symbols) != 1 or isinstance(guard, sympy.Eq):

@@ -231,11 +231,12 @@ def _add_seeds(store: Any, input_id: Any, seed_time: Any) -> None:
 
 @dataclass(frozen=True)
 class LinkInfo:
-    """The entries of batches that begin with links."""
+    """Writes the entries of batches of links: ``edge_label_index`` and others, or for triplets
+    ``src_index`` and others. Raises ValueError if triplets of two relations share an entry."""
 
     # The relations of the links, each with the form of its negatives.
     relations: Sequence[tuple[Relation, NegativeMode | None]]
-    timed: bool = False
+    timed: bool = False  # whether the links have times
 
     def __post_init__(self) -> None:
         triplets = [relation for relation, mode in self.relations if mode is NegativeMode.TRIPLET]

@@ -269,7 +269,7 @@ class LabelsOfRows:
         return [one if isinstance(one, (int, str, float)) else str(one) for one in distinct]
 
     def parse(self, array: Any) -> Parsed:
-        """Returns "y" of some rows: bool, class numbers int64, or values float64."""
+        """Reads labels from Arrow: bool, class indices int64 (unknown: missing), or float64."""
         where = f"{self.table.where}: label: {self.spec.column}"
         if self.kind == "boolean":
             return to_booleans(array, where)

@@ -105,7 +105,7 @@ def _put_tensors(value: Any, tensors: dict[str, Tensor]) -> Any:
 
 _MISFITS = (LookupError, TypeError, ValueError, AttributeError, RuntimeError)
 _KIND = "pyg_batchgnn checkpoint"
-_VERSION = 3
+_VERSION = 3  # rises when this release cannot read older files; a new field with a default does not
 
 
 @dataclass(frozen=True)
