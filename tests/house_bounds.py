@@ -5,7 +5,7 @@ Whoever needs room makes room, in the same room. A new room states its ceiling o
 
 BOUNDS = {
     "package: Python files": 289,
-    "package: Python lines": 68_327,
+    "package: Python lines": 68_328,
     "lines of train": 9_386,
     "lines of data": 7_168,
     "lines of loader": 7_142,
@@ -21,7 +21,7 @@ BOUNDS = {
     "lines of cache": 1_657,
     "lines of fetch": 1_455,
     "lines of embed": 1_429,
-    "lines of device": 1_223,
+    "lines of device": 1_224,
     "lines of history": 919,
     "lines of disk": 632,
     "lines of types": 704,
