@@ -102,7 +102,7 @@ _Minibatch = TypeVar("_Minibatch", bound=SampledMinibatch)
 
 def map_minibatch(minibatch: _Minibatch, change: MapTensor, num_nodes: int, num_edges: int) -> _Minibatch:
     """Returns a minibatch with ``change(tensor, bound)`` in the place of its tensors, attributes
-    aside. ``num_nodes, num_edges``: bounds above the ids of the whole graph, given to ``change``."""
+    aside. ``num_nodes, num_edges``: bounds above ids of the whole graph, given to ``change``."""
 
     def nodes(one: SampledNodes) -> SampledNodes:
         example = None if one.example is None else change(one.example, _INT32)
