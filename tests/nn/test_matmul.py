@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from pyg_batchgnn.nn import ProductChoice, current_products, matmul, probe_products, use_products
+from pyg_batchgnn.nn import ProductChoice, current_products, modules, probe_products, use_products
 from tests.support.accuracy import distance
 from tests.support.linear_cases import gradients, make_case
 
@@ -78,8 +78,8 @@ def test_an_unknown_name_is_refused() -> None:
 def test_torch_is_chosen_where_clearly_faster_and_as_repeatable(
     rates: dict[str, float], same: bool, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(matmul, "_rate", lambda _cases, who: rates[who])
-    monkeypatch.setattr(matmul, "_same_bits", lambda *_: same)
+    monkeypatch.setattr(modules, "_rate", lambda _cases, who: rates[who])
+    monkeypatch.setattr(modules, "_same_bits", lambda *_: same)
     choice = probe_products([(100, 8, 4)], threads=2)
     assert choice.name == name and current_products() == "native"
     assert f"matrix products: {name}, {rates[name]:.0f} GF/s" in str(choice)

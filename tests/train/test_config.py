@@ -14,7 +14,7 @@ import pytest
 
 from pyg_batchgnn.data import Dataset, DatasetError
 from pyg_batchgnn.nn import ProductChoice, current_products
-from pyg_batchgnn.train import decisions as product
+from pyg_batchgnn.train import start as product
 from pyg_batchgnn.train.config.choices import Malloc, MatrixProduct, ModelKind
 from pyg_batchgnn.train.config.train_config import (
     DEFAULT_PRESET,

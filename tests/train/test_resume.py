@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.train import decisions
+from pyg_batchgnn.train import start
 from pyg_batchgnn.train.checkpoint import Checkpoint
 from tests.support.launched_runs import RUN as PROGRAM
 from tests.support.launched_runs import assert_same_tensors, launch, train
@@ -190,7 +190,7 @@ def test_a_level_of_products_that_a_processor_has_not(
     assert batchgnn("train", graph_folder, "--run", run, *half) == 0
     config = json.loads((run / "config.json").read_text())
     assert config["run"]["bfloat16_products"] == before, "what was open is decided"
-    monkeypatch.setattr(decisions, "bfloat16_levels", lambda: ("widened",))
+    monkeypatch.setattr(start, "bfloat16_levels", lambda: ("widened",))
     on_pairs = [*half, "--bfloat16-products", "pairs"]
     error = mistake(capsys, "train", graph_folder, "--run", tmp_path / "missing", *on_pairs)
     assert "this processor has only widened" in error

@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from pyg_batchgnn.data import Dataset, DatasetError
-from pyg_batchgnn.train import RunLog, run_log
+from pyg_batchgnn.train import RunLog, run_folder
 from pyg_batchgnn.train.checkpoint import Checkpoint, RankCheckpoint, parse_values, save_values
 from pyg_batchgnn.train.config.choices import LogKind
 from pyg_batchgnn.train.config.train_config import TrainConfig
@@ -269,13 +269,13 @@ def broken(last: int) -> Any:
 def test_training_goes_on_without_its_log(
     graph_folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setitem(run_log._SINKS, LogKind.TENSORBOARD, broken(1))
+    monkeypatch.setitem(run_folder._SINKS, LogKind.TENSORBOARD, broken(1))
     with RunLog("tensorboard", tmp_path) as log:
         log.write({"loss": 1.0}, step=1)
         with pytest.warns(UserWarning, match="the log is lost from step 2 on: the server is gone"):
             log.write({"loss": 1.0}, step=2)
         log.write({"loss": 1.0}, step=3)  # from here on it is left alone
-    monkeypatch.setitem(run_log._SINKS, LogKind.TENSORBOARD, broken(10))
+    monkeypatch.setitem(run_folder._SINKS, LogKind.TENSORBOARD, broken(10))
     run = tmp_path / "run"
     with pytest.warns(UserWarning, match="the log did not end well: the server is gone"):
         assert batchgnn("train", graph_folder, "--run", run, *RUN, "--epochs", 1, "--log", "tensorboard") == 0
@@ -285,7 +285,7 @@ def test_training_goes_on_without_its_log(
 def test_what_is_not_installed_stops_before_training(
     graph_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(run_log._NEEDS, LogKind.WANDB, ("no_such_module", "pip install wandb"))
+    monkeypatch.setitem(run_folder._NEEDS, LogKind.WANDB, ("no_such_module", "pip install wandb"))
     assert batchgnn("train", graph_folder, "--run", tmp_path / "run", *RUN, "--log", "wandb") == 2
     said = capsys.readouterr().err
     assert "--log wandb needs the package no_such_module" in said and "pip install wandb" in said
@@ -296,7 +296,7 @@ def test_what_does_not_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     def refuse(*_: object) -> Any:
         raise OSError("no space left")
 
-    monkeypatch.setitem(run_log._SINKS, LogKind.TENSORBOARD, refuse)
+    monkeypatch.setitem(run_folder._SINKS, LogKind.TENSORBOARD, refuse)
     with pytest.raises(TrainError, match="--log tensorboard: it did not start: no space left"):
         RunLog("tensorboard", tmp_path)
 

@@ -13,7 +13,7 @@ import torch_geometric.nn as pyg
 from torch import Tensor
 
 from pyg_batchgnn import nn, ops
-from pyg_batchgnn.nn import norm as norm_module
+from pyg_batchgnn.nn import modules as norm_module
 from tests.support import model_pairs
 from tests.support.accuracy import ALONE, distance
 from tests.support.layer_cases import FEATURES, batch_cases, gradients, sampled, small_edges, table
