@@ -35,8 +35,8 @@ from pyg_batchgnn.train.config.choices import (
     RemoteKind,
     TaskKind,
     TimeStrategy,
+    shown,
 )
-from pyg_batchgnn.train.config.table import shown
 from pyg_batchgnn.train.config.train_config import TrainConfig
 from pyg_batchgnn.train.job import TrainingJob
 from pyg_batchgnn.train.progress import DISK_FIGURES, Phase

@@ -1,10 +1,19 @@
-"""The values that fields of the configuration choose from."""
+"""The values that fields of the configuration choose from, and how values are written."""
 
 from __future__ import annotations
 
 from enum import Enum
+from typing import Any
 
 POLICIES = ("random", "contiguous", "ldg", "fennel", "multilevel", "metis")
+
+
+def shown(value: Any) -> str:
+    if isinstance(value, Enum):
+        return str(value.value)
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return f"{value:g}" if isinstance(value, float) else str(value).lower()
 
 
 class ModelKind(str, Enum):  # the convolution that the layers are made of

@@ -41,6 +41,7 @@ from pyg_batchgnn.train.config.choices import (
     TaskKind,
     TaskLoss,
     TimeStrategy,
+    shown,
 )
 
 T = TypeVar("T")
@@ -448,14 +449,6 @@ class ConfigField:
         plain = [one for one in kinds if one is not type(None)]
         is_text = self.option.is_size or (type(None) in kinds and self.default is not None)
         return plain[0] if plain in ([bool], [int], [float]) and not is_text else str
-
-
-def shown(value: Any) -> str:
-    if isinstance(value, Enum):
-        return str(value.value)
-    if isinstance(value, tuple):
-        return ",".join(map(str, value))
-    return f"{value:g}" if isinstance(value, float) else str(value).lower()
 
 
 def _rows() -> dict[str, ConfigField]:

@@ -26,6 +26,7 @@ from pyg_batchgnn.train.config.choices import (
     ScheduleKind,
     TaskKind,
     TaskLoss,
+    shown,
 )
 from pyg_batchgnn.train.config.table import (
     FIELDS,
@@ -37,7 +38,6 @@ from pyg_batchgnn.train.config.table import (
     RunConfig,
     SamplingConfig,
     TaskConfig,
-    shown,
 )
 from pyg_batchgnn.train.errors import TrainError
 
