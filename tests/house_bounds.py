@@ -29,7 +29,7 @@ BOUNDS = {
     "lines of top level": 463,
     "C++: files": 141,
     "C++: lines": 20_653,
-    "tests: lines": 50_306,
+    "tests: lines": 50_307,
     "benchmark: lines": 11_760,
     "benchmark: bytes of results": 1_000_000,
     # Files of the package that a call crosses.

@@ -58,7 +58,8 @@ def test_the_loss_of_in_batch_negatives_is_a_corrected_softmax_of_each_chunk(
     with torch.autocast("cpu", torch.bfloat16, enabled=dtype is torch.bfloat16):
         found = in_batch_loss(*rows, log_q, hits, chunk_size)
     both = [(one, *torch.autograd.grad(2 * one, rows)) for one in (found, wanted)]
-    torch.testing.assert_close(*both, **({"rtol": 1e-10, "atol": 1e-10} if dtype is torch.float64 else {}))
+    near = {torch.float64: 1e-10, torch.float32: 1e-4, torch.bfloat16: 2e-2}[dtype]  # scores reach 500
+    torch.testing.assert_close(*both, rtol=near, atol=near)
 
 
 def test_chunks_have_links_and_the_same_bits_on_any_number_of_threads() -> None:
