@@ -16,7 +16,7 @@ import torch
 
 from pyg_batchgnn.loader import ScheduleName
 from pyg_batchgnn.planner.workload import MinibatchMeans, Numbers, Overlap, Overlaps, PlannerProbe, Workload
-from pyg_batchgnn.sample import Replacement, taken_probability
+from pyg_batchgnn.sample import ALL_NEIGHBORS, Replacement, taken_probability
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,7 +157,7 @@ def _means(work: Workload, degrees: Degrees, away: float, replacement: Replaceme
     nodes = [float((part * degrees.nodes).sum()) for part in found]
     edges = []
     for part, fanout in zip(found, work.fanouts, strict=False):
-        most = degrees.degree if fanout < 0 else np.full(len(degrees.degree), float(fanout))
+        most = degrees.degree if fanout == ALL_NEIGHBORS else np.full(len(degrees.degree), float(fanout))
         taken = most if replacement is Replacement.WITH else np.minimum(most, degrees.degree)
         edges.append(float((part * degrees.nodes * taken).sum()))
     own = work.schedule is not ScheduleName.GLOBAL

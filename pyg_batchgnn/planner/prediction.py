@@ -28,6 +28,7 @@ from pyg_batchgnn.planner.workload import (
     row_bytes,
     sizes,
 )
+from pyg_batchgnn.sample import ALL_NEIGHBORS
 
 #: Bytes per training node that a loader keeps, and per in-edge to choose rows of a feature cache.
 _SEED, _CHOOSING = 40, 28
@@ -112,11 +113,10 @@ def _rows(
 
 
 def _messages(work: Workload, means: MinibatchMeans) -> list[float]:
-    """Returns by hop the bytes of a minibatch's requests and responses: ids of nodes and of edges,
-    and for each node and relation the number of its edges."""
+    """Returns by hop the bytes of requests and responses: ids, edge counts by node and relation."""
     return [
         (means.asked[hop] + means.answered[hop]) * work.id_bytes
-        + means.sections[hop] * (1 if 0 <= work.fanouts[hop] < 256 else 4)
+        + means.sections[hop] * (1 if ALL_NEIGHBORS != work.fanouts[hop] < 256 else 4)
         for hop in range(work.first_relay, len(means.asked))
     ]
 

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from pyg_batchgnn.sample.on_disk import DiskSampler as DiskSampler
     from pyg_batchgnn.sample.partitioned import PartitionedSampler as PartitionedSampler
     from pyg_batchgnn.sample.partitioned import RelayPart as RelayPart
+    from pyg_batchgnn.sample.plan import ALL_NEIGHBORS as ALL_NEIGHBORS
     from pyg_batchgnn.sample.plan import LABOR as LABOR
     from pyg_batchgnn.sample.plan import NEIGHBOR_CAP as NEIGHBOR_CAP
     from pyg_batchgnn.sample.plan import Direction as Direction

@@ -435,8 +435,7 @@ def _checked_samples(value: Any, name: str) -> int:
     return number
 
 
-#: The fanout that takes all neighbours.
-ALL_NEIGHBORS = -1
+ALL_NEIGHBORS = -1  # the fanout that takes all neighbours
 
 
 def fanouts_by_relation(num_neighbors: Any, relations: Sequence[Relation]) -> tuple[tuple[Any, ...], ...]:
@@ -519,7 +518,7 @@ def taken_probability(degree: Tensor, fanout: Fanout, replacement: Replacement) 
     floating-point, the node's in-edges. ``fanout``: the number of neighbours to pick, -1 for all,
     or a share."""
     degree = degree.clamp(min=1)
-    if fanout < 0:
+    if fanout == ALL_NEIGHBORS:
         return torch.ones_like(degree)
     picks: Any = fanout
     if isinstance(fanout, float):  # as the kernel counts them: 0.1 * 30 may come out a little too large

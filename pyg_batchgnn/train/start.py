@@ -24,6 +24,7 @@ from pyg_batchgnn.data import (
 )
 from pyg_batchgnn.nn import ProductChoice, default_products, probe_products, use_products
 from pyg_batchgnn.ops import bfloat16_level, bfloat16_levels, set_bfloat16_level
+from pyg_batchgnn.sample import ALL_NEIGHBORS
 from pyg_batchgnn.train.checkpoint import Checkpoint
 from pyg_batchgnn.train.config.choices import BFloat16Products, Malloc, MatrixProduct, Precision
 from pyg_batchgnn.train.config.train_config import (
@@ -158,7 +159,7 @@ def product_shapes(config: TrainConfig, features: int, classes: int) -> list[tup
     model, fanout = config.model, config.sampling.fanout
     widths = pairwise([features, *[model.hidden] * (model.num_layers - 1), classes])
     # A fanout of all neighbours counts as twenty: the probe multiplies at most a few thousand rows.
-    growth = [1 + (20 if k < 0 else k) for k in fanout]
+    growth = [1 + (20 if k == ALL_NEIGHBORS else k) for k in fanout]
     hops = range(model.num_layers - 1, -1, -1)
     return [
         (config.sampling.batch_size * prod(growth[:hop]), columns, outputs)
