@@ -86,7 +86,7 @@ class DeviceTable(PlacedTable):
 
 
 class HostTable(PlacedTable):
-    """A table in host memory, of which the device may cache some rows."""
+    """A table in host memory. The device may cache some of its rows."""
 
     def __init__(self, table: Tensor, places: HostRows) -> None:
         super().__init__(table, places.lane.device)

@@ -388,8 +388,8 @@ class Call:
         return list(found.values())
 
     def _with_seed_rows(self, graph: Graph, inputs: Sequence[Any]) -> Any:
-        """Returns all rows, of which the backward pass keeps only the seeds' rows. If a gradient
-        for another row arrives, all are computed again. None if dropout then differs."""
+        """Returns all rows. The backward pass keeps the seeds' rows only: if a gradient for another
+        row arrives, all are computed again. None if dropout then differs."""
         before, state = torch.get_rng_state(), _state(self._model)
 
         def every() -> Any:

@@ -262,7 +262,7 @@ def accidental_hits(source: Tensor, target: Tensor) -> Tensor:
 
 
 def _equal(values: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns where equal ranks lie: in values, and in others once sorted, that have them all."""
+    """Returns for each pair of equal ranks its places in ``values`` and in sorted ``others``."""
     count = others.bincount()
     first, count = (count.cumsum(0) - count)[values], count[values]
     number = torch.arange(len(values)).repeat_interleave(count)

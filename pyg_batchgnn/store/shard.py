@@ -60,8 +60,8 @@ _ORIGINAL, _INDEX, _TABLE, _DISK = "original", "index", "table", "disk"
 
 @dataclass(frozen=True, eq=False)
 class LocalShard:
-    """The attributes of one part. int8-quantised tables are `QuantizedTensor`s, of which the codes
-    are shared, read from files and sent."""
+    """The attributes of one part. int8-quantised tables are `QuantizedTensor`s. Their codes are
+    shared, read from files and sent."""
 
     original: dict[Group, Tensor]  # by group of nodes, [n_t] ``book.id_dtype``, original ids
     attributes: dict[Group, dict[str, Tensor]]  # by group and name, [rows, ...] each

@@ -213,8 +213,8 @@ class SampledMinibatch:
         seed_types: the numbers of the seeds' types, in the order in which seeds were given, which
             ``input_id`` and ``seed_time`` follow.
         seed_time: [S] int64, the time of each seed, if times were given.
-        links: the links of each relation, by local ids, of which the seeds are the ends; none if
-            the minibatch begins with nodes.
+        links: the links of each relation, by local ids. Their ends are the seeds. Empty if the
+            minibatch begins with nodes.
         tokens: `pyg_batchgnn.sample.Tokens` of the seeds, if a loader made them (``tokens=K``).
     """
 
