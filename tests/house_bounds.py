@@ -5,12 +5,12 @@ Whoever needs room makes room, in the same room. A new room states its ceiling o
 
 BOUNDS = {
     "package: Python files": 289,
-    "package: Python lines": 68_331,
+    "package: Python lines": 68_341,
     "lines of train": 9_389,
     "lines of data": 7_168,
     "lines of loader": 7_142,
     "lines of port": 6_517,
-    "lines of nn": 4_726,
+    "lines of nn": 4_736,
     "lines of ops": 4_650,
     "lines of sample": 4_434,
     "lines of partition": 4_093,
@@ -29,7 +29,7 @@ BOUNDS = {
     "lines of top level": 463,
     "C++: files": 141,
     "C++: lines": 20_653,
-    "tests: lines": 50_307,
+    "tests: lines": 50_319,
     "benchmark: lines": 11_760,
     "benchmark: bytes of results": 1_000_000,
     # Files of the package that a call crosses.

@@ -50,8 +50,15 @@ def in_batch_log_odds(
     source: Tensor, target: Tensor, log_q: Tensor, hits: Tensor, chunk_size: int = _CHUNK
 ) -> Tensor:
     """Returns [P], the log odds of each link's own target in the softmax of `in_batch_loss`."""
+    ops.check_type("chunk_size", chunk_size, int, "give int(chunk_size)")
     if chunk_size < 1:
         raise ValueError(f"chunk_size is {chunk_size}; give the links that are told apart, at least 2")
+    if source.dim() != 2 or source.shape != target.shape or log_q.shape != source.shape[:1]:
+        shapes = ", ".join(str(list(one.shape)) for one in (source, target, log_q))
+        raise ValueError(f"source, target and log_q must be [P, H], [P, H] and [P], got {shapes}")
+    if hits.dim() != 2 or hits.size(0) != 2:
+        raise ValueError(f"hits must be [2, H], got {list(hits.shape)}; give batch.edge_label_hits")
+    ops.check_range("hits", hits.reshape(-1), len(source), "links")
     count = max(1, -(-len(source) // chunk_size))
 
     def chunks(rows: Tensor, fill: float = 0.0) -> Tensor:
@@ -84,6 +91,9 @@ def in_batch_loss(
         log_q: [P], the log of the share of all links that have each link's target.
         hits: [2, H] int64, links (i, j) to leave out: j's target is a target of i's source, too.
         chunk_size: C, the most links of a chunk. Of n = ceil(P / C) chunks link i is in i modulo n.
+
+    Raises:
+        TypeError, ValueError, IndexError: an argument has another type, shape or range.
     """
     return -F.logsigmoid(in_batch_log_odds(source, target, log_q, hits, chunk_size)).mean()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch.nn import functional
@@ -70,5 +72,15 @@ def test_chunks_have_links_and_the_same_bits_on_any_number_of_threads() -> None:
         loss = in_batch_loss(*rows, torch.zeros(1000), nothing)
         found.append([loss, *torch.autograd.grad(loss, rows)])
     assert all(map(torch.equal, *found))
-    with pytest.raises(ValueError, match="chunk_size is 0; give the links"):
-        in_batch_loss(*rows, torch.zeros(1000), nothing, 0)
+    zeros, far = torch.zeros(1000), torch.tensor([[0], [1000]])
+    wrong: list[tuple[tuple[Any, ...], str]] = [
+        ((*rows, zeros, nothing, 0), "chunk_size is 0; give the links"),
+        ((*rows, zeros, nothing, 2.5), "chunk_size must be an int"),
+        ((rows[0], rows[1][:999], zeros, nothing), r"\[1000, 96\], \[999, 96\], \[1000\]"),
+        ((*rows, zeros[:999], nothing), r"\[999\]"),
+        ((*rows, zeros, far), "hits holds 1000, but links go from 0 to 999"),
+        ((*rows, zeros, far[0]), r"hits must be \[2, H\], got \[1\]"),
+    ]
+    for given, said in wrong:
+        with pytest.raises((TypeError, ValueError, IndexError), match=said):
+            in_batch_loss(*given)
