@@ -222,6 +222,10 @@ def gradient_hook(
 ) -> Hook:
     """Returns a hook for ``DistributedDataParallel.register_comm_hook(None, hook)``.
 
+    >>> with Communicator.create("gradients") as comm:  # on every rank
+    ...     ddp = DistributedDataParallel(model, process_group=comm.group, broadcast_buffers=False)
+    ...     ddp.register_comm_hook(None, gradient_hook(comm, lambda: len(loader.input_nodes)))
+
     The hook replaces each gradient by a weighted sum over ranks, added in the order of ranks: a
     rank's gradient times weight / (the sum of all ranks' weights). If the loss is the mean over a
     rank's own seed nodes, and the weight their number, every seed node of the step weighs the same.

@@ -52,7 +52,8 @@ def convert_folder(
 ) -> ConvertedFolder:
     """Writes a new data folder whose edges lie by destination, so that training maps them.
 
-    >>> convert_folder("graphs/large", "graphs/large-csc", memory_budget="4GiB")  # doctest: +SKIP
+    >>> convert_folder("graphs/large", "graphs/large-csc", memory_budget="4GiB").folder
+    PosixPath('graphs/large-csc')
 
     Edges are those that `read_folder` reads from `edge_index.npy`, `src.npy` and `dst.npy`, or
     Parquet. They are sorted on disk, which takes 8 bytes per edge meanwhile (12 with ids of edges),

@@ -23,7 +23,12 @@ from pyg_batchgnn.types import EDGES, HOMOGENEOUS, Group, Schema
 
 
 class DistFeatureStore(FeatureStore):
-    """The attributes of a graph over ranks, as a PyG `FeatureStore` (example: `DistGraphStore`).
+    """The attributes of a graph over ranks, as a PyG `FeatureStore`.
+
+    >>> with Communicator.create("rows") as comm:  # on every rank
+    ...     store = DistFeatureStore(partition(dataset, "ldg", comm=comm), comm)
+    ...     store.get_tensor(group_name=None, attr_name="x", index=torch.tensor([7, 3])).shape
+    torch.Size([2, 64])
 
     A rank holds the attributes of its nodes (features, labels, masks of the splits) and of their
     in-edges. Making a store is collective, and so are `get_tensor`, `multi_get_tensor` and

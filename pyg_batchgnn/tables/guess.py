@@ -100,10 +100,14 @@ class _Guess:
 
 
 def draft(folder: str | Path, place: str | Path | None = None) -> str:
-    """Returns the text of a `graph.toml` for the Parquet and CSV files in a folder. Keys are
-    columns without repeats; foreign keys are guessed by name and checked by values. ``place``: the
-    folder of the future `graph.toml`, from which files are named; None: the same folder. Raises
-    `DatasetError` without such files."""
+    """Returns the text of a `graph.toml` for the Parquet and CSV files in a folder.
+
+    >>> [line for line in draft("shop").splitlines() if line.startswith("[edges")]
+    ['[edges."customer,orders,product"]']
+
+    Keys are columns without repeats; foreign keys are guessed by name and checked by values.
+    ``place``: the folder of the future `graph.toml`, from which files are named; None: the same
+    folder. Raises `DatasetError` without such files."""
     folder = Path(folder).expanduser()
     groups = _groups(folder)
     for path in () if groups else (folder, *folder.glob("*")):
@@ -450,8 +454,8 @@ def write_draft(folder: str | Path, out: Path | None = None) -> Path:
     """Writes a draft of a description to `graph.toml` in the folder, or to ``out``. Returns the
     file. Raises `DatasetError` if it exists.
 
-    >>> write_draft("shop")  # doctest: +SKIP
-    PosixPath('shop/graph.toml')
+    >>> write_draft("shop", Path("draft.toml"))
+    PosixPath('draft.toml')
     """
     file = Path(folder).expanduser() / FILE if out is None else out
     if file.exists():

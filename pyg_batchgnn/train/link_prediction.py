@@ -137,6 +137,12 @@ def predict_links(request: LinkPredictRequest, ranks: Ranks) -> LinkPredictSumma
     """Writes scores of pairs, or the best partners of nodes, to a new folder; collective. The
     folder appears when it is complete.
 
+    >>> restore = RestoreRequest(Path("runs/links"))
+    >>> with restore.join() as ranks:
+    ...     request = LinkPredictRequest(restore, Path("scores"), Path("pairs.npy"))
+    ...     predict_links(request, ranks).rows
+    2
+
     Files: pairs.npy [P, 2] and scores.npy [P]; with ``request.top`` node_ids.npy [n], partners.npy
     and scores.npy [n, top]; META.json; predictions.parquet if the data set has keys. ``ranks``: all
     ranks of the job, each with the same request. Raises errors like `predict_nodes`.

@@ -240,9 +240,10 @@ def predict_nodes(request: PredictRequest, ranks: Ranks) -> PredictSummary:
     """Writes predictions of nodes or edges to a new folder; collective. The folder appears when it
     is complete.
 
-    >>> restore = RestoreRequest(Path("runs/first"))  # doctest: +SKIP
-    >>> with restore.join() as ranks:  # doctest: +SKIP
-    ...     done = predict_nodes(PredictRequest(restore, Path("predictions"), "test"), ranks)
+    >>> restore = RestoreRequest(Path("runs/first"))
+    >>> with restore.join() as ranks:
+    ...     predict_nodes(PredictRequest(restore, Path("predictions"), "test"), ranks).nodes
+    108
 
     Files: node_ids.npy or edge_ids.npy [n], predictions.npy, and as the task and the request have
     them, probabilities.npy and embeddings.npy; META.json; predictions.parquet if the data set has
@@ -336,6 +337,11 @@ class EmbedSummary:
 def embed_nodes(request: EmbedRequest, ranks: Ranks) -> EmbedSummary:
     """Writes the embeddings of all nodes of some types to a new folder; collective. The folder
     appears when it is complete.
+
+    >>> restore = RestoreRequest(Path("runs/first"))
+    >>> with restore.join() as ranks:
+    ...     embed_nodes(EmbedRequest(restore, Path("embeddings")), ranks).nodes
+    {'node': 500}
 
     Files: TYPE.npy [N, columns] float32, in the order of ids; META.json; TYPE.parquet if the data
     set has keys. A run on nodes gives the rows that its last layer reads, of the predicted type and
