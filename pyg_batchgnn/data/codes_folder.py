@@ -49,11 +49,8 @@ def quantize_folder(
     nodes/x: 64 columns, 128,000 bytes to 32,512, largest error 0.0145, 0.0000 % clamped
 
     Args:
-        source: the data folder.
-        path: the new folder; it must not exist, and appears only when it is complete.
+        source, path, links: as for `convert_folder`.
         bits, attributes, percentile: as for `quantize`.
-        links: True makes hard links to files that stay as they are, or copies if links cannot be
-            made.
         progress: told (attribute, elements done, elements of all passes).
 
     Raises:

@@ -24,8 +24,7 @@ from pyg_batchgnn.ops.memory import empty
 from pyg_batchgnn.ops.quantized import stored
 
 #: Aggregations of neighbours, each with the operator of its gradient, which reads rows and results;
-#: None for sums of weighted rows, whose gradient is such a sum again. "max" is PyG's
-#: ``MaxAggregation``, and so on: layers take what is named here.
+#: None for sums of weighted rows. "max" is PyG's ``MaxAggregation``, and so on: layers take these.
 REDUCTIONS = {"sum": None, "mean": None, "max": "aggregate_max_grads"}
 #: Those that take weights and other factors, and that layers read from an aggregation cache.
 SUMS = tuple(name for name, operator in REDUCTIONS.items() if operator is None)
@@ -208,12 +207,11 @@ def first_rows(x: Tensor, rows: int) -> Tensor:
 
 def padded(grad: Tensor, rows: int) -> Tensor:
     """Returns the gradient of the first rows followed by zeros, [rows, C]."""
-    given = grad.size(0)
-    if given == rows:
+    if len(grad) == rows:
         return grad
     out = empty((rows, grad.size(1)), grad.dtype)
-    out[:given] = grad
-    out[given:].zero_()
+    out[: len(grad)] = grad
+    out[len(grad) :].zero_()
     return out
 
 

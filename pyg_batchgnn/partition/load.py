@@ -28,8 +28,7 @@ from pyg_batchgnn.types import Group
 def load_partition(folder: str | Path, comm: Communicator) -> Part:
     """Reads this rank's part of a partition, from a folder that `save_partition` wrote. Collective.
 
-    >>> load_partition("saved-parts", comm)
-    Part(0 of 1, nodes=500 of 500, edges=5258 of 5258)
+    >>> part = load_partition("saved-parts", comm)
 
     With as many ranks as parts, every array is mapped from its file. With another number the graph
     is cut anew: each rank gets a contiguous range of the nodes of each type, in the order of the

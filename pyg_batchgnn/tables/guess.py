@@ -160,16 +160,12 @@ def _is_table(file: Path, empty: bool = False) -> bool:
     return ending in _ENDINGS and file.is_file() and (file.stat().st_size == 0) == empty
 
 
-def _delimiter(file: Path) -> str:
-    if file.suffix.lower() == ".parquet":
-        return ","
-    with open_file(str(file)) as stream:
-        line = stream.readline()
-    return max(",;\t|", key=lambda one: line.count(one.encode()))
-
-
 def _look(engine: Engine, folder: Path, work: Path, name: str, files: tuple[str, ...]) -> _Guess:
-    delimiter = _delimiter(next(folder.glob(files[0]), folder / files[0]))
+    first, delimiter = next(folder.glob(files[0]), folder / files[0]), ","
+    if first.suffix.lower() != ".parquet":
+        with open_file(str(first)) as stream:
+            line = stream.readline()
+        delimiter = max(",;\t|", key=lambda one: line.count(one.encode()))
     raw = open_table(f"[{name}]", NodeTable(files, delimiter=delimiter), folder, work / name)
     guess = _Guess(name, files, raw, delimiter)
     for column in raw.schema:

@@ -321,8 +321,7 @@ class EmbedRequest:
     restore: RestoreRequest  # the run, and how it is restored
     out: Path  # a new folder, which all ranks see
     node_types: tuple[str, ...] | None = None  # None: all types that the model embeds
-    #: in a run with ``time_attr``: the time of the embeddings, an integer or a date such as
-    #: "2024-03-01"; None is the latest time in the data
+    #: the time, with ``time_attr``: a number or "2024-03-01"; None is the latest in the data
     at: str | None = None
 
 
@@ -345,8 +344,8 @@ def embed_nodes(request: EmbedRequest, ranks: Ranks) -> EmbedSummary:
 
     Files: TYPE.npy [N, columns] float32, in the order of ids; META.json; TYPE.parquet if the data
     set has keys. A run on nodes gives the rows that its last layer reads, of the predicted type and
-    of the types of its in-neighbours; a run on links gives the rows that the decoder reads.
-    ``ranks``: all ranks of the job, each with the same request. Raises errors like `predict_nodes`.
+    of the types of its in-neighbours; a run on links gives the rows that the decoder reads. The
+    rest is as in `predict_nodes`.
     """
     with ranks.one_error():
         if request.restore.evaluation is EvaluationKind.SAMPLED:

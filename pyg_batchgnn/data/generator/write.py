@@ -87,8 +87,7 @@ def generate_folder(
     piece_nodes: int = PIECE_NODES,
     progress: ProgressBar = ProgressBar.AUTO,
 ) -> Path:
-    """Makes a graph in a new folder, which `read_folder` maps and which may exceed memory. Returns
-    the folder.
+    """Makes a graph in a new folder, which `read_folder` maps and which may exceed memory.
 
     >>> generate_folder(GeneratorSpec(nodes=10**3, half=1), "graphs/new")
     PosixPath('graphs/new')
