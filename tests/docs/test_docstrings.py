@@ -69,14 +69,7 @@ def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str,
         found["save_partition"](part, "saved-parts", comm)
         given = {"data": data, "dataset": dataset, "typed": typed, "loader": loader, "model": model}
         given |= {"folder": tmp_path, "comm": comm, "part": part}
-        yield {
-            **found,
-            **given,
-            "torch": torch,
-            "Path": Path,
-            "Console": Console,
-            "DistributedDataParallel": DistributedDataParallel,
-        }
+        yield found | given | {one.__name__: one for one in (torch, Path, Console, DistributedDataParallel)}
     dist.destroy_process_group()
 
 
