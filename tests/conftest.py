@@ -44,7 +44,8 @@ def global_state() -> Iterator[None]:
     torch.set_num_threads(threads)
     torch.set_default_dtype(dtype)
     torch.set_grad_enabled(grad)
-    torch.use_deterministic_algorithms(deterministic)
+    if torch.are_deterministic_algorithms_enabled() != deterministic:  # which imports a compiler
+        torch.use_deterministic_algorithms(deterministic)
     set_products(products)
     torch.set_rng_state(rng)
     random.setstate(python_rng)

@@ -50,7 +50,7 @@ pytestmark = each
 FANOUTS = ((4, 3), (3,), (3, 2, 2), (2, 2, 2, 2))
 
 
-@examples(8)
+@examples(6)
 @given(plans(), st.sampled_from(FANOUTS), st.booleans(), st.booleans(), st.integers(0, 2**31))
 def test_random_models(
     plan: Plan, fanouts: tuple[int, ...], disjoint: bool, training: bool, seed: int
@@ -219,7 +219,7 @@ def test_links_of_a_batch_of_graphs() -> None:
     assert_trimmed(ours, [1, 0])
 
 
-@examples(4)
+@examples(3)
 @given(st.data(), typed_cases(), typed_plans(), st.integers(1, 3))
 def test_random_typed_models(data: st.DataObject, case: TypedCase, plan: TypedPlan, hops: int) -> None:
     relations = [one for one in case.schema.relations if case.schema.num_types > 1]
