@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import faulthandler
 import gc
+import logging
 import os
 import random
 import warnings
@@ -29,6 +30,9 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("tier")
+# pytest listens to loggers that do not propagate, and to listeners of this one torch writes out all
+# that it captures.
+logging.getLogger("torch.__trace").propagate = True
 
 _STDERR = pytest.StashKey[int]()
 
