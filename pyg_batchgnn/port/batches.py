@@ -127,41 +127,29 @@ class Batch:
             names = [None] if source.has_one_type else source.schema.node_types
             counts = [one.nodes_per_hop[0] for one in source.nodes]
             return cls(source, native, dict(zip(names, counts, strict=True)))
-        if isinstance(source, HeteroData):
-            return cls._of_types(source)
-        edge_index, x = source.edge_index, getattr(source, "x", None)
-        if not are_plain_edges(edge_index):
-            return None
-        nodes = x.size(0) if isinstance(x, Tensor) else source.num_nodes
-        per_hop = ({None: getattr(source, f"num_sampled_{one}", None)} for one in ("nodes", "edges"))
-        structure: Structure | None = sampled_batch({None: edge_index}, {None: nodes}, *per_hop)
-        first = nodes if structure is None else structure.counter(("nodes", None, 0))
-        seeds = _seeds(source, nodes, first) if needs_seeds else 0
-        if structure is None or seeds > first:
-            structure = UnsampledGraph({None: edge_index}, {None: nodes})
-        return cls(source, structure, {None: seeds})
-
-    @classmethod
-    def _of_types(cls, source: HeteroData) -> Batch | None:
-        edges = {relation: source[relation].get("edge_index") for relation in source.edge_types}
+        of_nodes, of_edges = _stores(source)
+        edges = {name: store.get("edge_index") for name, store in of_edges.items()}
         if not all(map(are_plain_edges, edges.values())):
             return None
-        nodes = {name: source[name].num_nodes or 0 for name in source.node_types}
-        counts: dict[str, Any] = {name: source[name].get("num_sampled_nodes") for name in nodes}
-        of_edges: dict[Relation, Any] = {name: source[name].get("num_sampled_edges") for name in edges}
-        structure = sampled_batch(edges, nodes, counts, of_edges) or UnsampledGraph(edges, nodes)
-        seeds = {name: int(source[name].get("batch_size", 0) or 0) for name in source.node_types}
-        if not any(seeds.values()) and isinstance(structure, SampledBatch):
-            seeds = {name: one.per_hop[0] for name, one in structure.nodes.items() if name is not None}
-        return cls(source, structure, seeds)
+        nodes = {name: _num_nodes(store) for name, store in of_nodes.items()}
+        counts = {name: store.get("num_sampled_nodes") for name, store in of_nodes.items()}
+        edges_per_hop = {name: store.get("num_sampled_edges") for name, store in of_edges.items()}
+        found = sampled_batch(edges, nodes, counts, edges_per_hop)
+        structure = found or UnsampledGraph(edges, nodes)
+        if isinstance(source, HeteroData):
+            seeds = {name: int(store.get("batch_size", 0) or 0) for name, store in of_nodes.items()}
+            if not any(seeds.values()) and found:
+                seeds = {name: one.per_hop[0] for name, one in found.nodes.items()}
+            return cls(source, structure, seeds)
+        first = structure.counter(("nodes", None, 0))
+        count = _seeds(source, nodes[None], first) if needs_seeds else 0
+        return cls(source, UnsampledGraph(edges, nodes) if count > first else structure, {None: count})
 
     @property
     def ids(self) -> dict[str | None, Any]:
         """The original ids of the nodes by type, if the batch holds them."""
-        if isinstance(self.source, Data):
-            return {None: self.source.get("n_id")}
-        if isinstance(self.source, HeteroData):
-            return {store._key: store.get("n_id") for store in self.source.node_stores}
+        if not isinstance(self.source, SampledMinibatch):
+            return {name: store.get("n_id") for name, store in _stores(self.source)[0].items()}
         names = [None] if self.source.has_one_type else self.source.schema.node_types
         return {name: one.node for name, one in zip(names, self.source.nodes, strict=True)}
 
@@ -192,27 +180,21 @@ class Batch:
         return {key: self._value(inside, store[inside], key, store) for key, store in stores.items()}
 
     def attribute_of(self, value: Tensor) -> Any:
-        one_type = isinstance(self.source, Data)
         for store in getattr(self.source, "stores", ()):
             name = next((name for name, one in store.items() if one is value), None)
             if name is not None:
-                key = None if one_type else store._key
-                return self._value(name, value, key, self.source if one_type else store)
+                return self._value(name, value, store._key, store)
         return None
 
     def attributes(self) -> dict[Any, Any]:
-        """Returns all attributes as arguments, by type and relation if there are several. An object
-        that holds tensors becomes a dict of its attributes."""
-        if isinstance(self.source, Data):
-            names = list(self.source.keys())
-            return {name: self._opened(name, self.get(name), None) for name in names}
-        stores = {store._key: store for store in (*self.source.node_stores, *self.source.edge_stores)}
+        """Returns all attributes as arguments by type and relation. An object that holds tensors
+        becomes a dict of its attributes."""
         return {
             key: {
                 name: self._opened(name, self._value(name, one, key, store), key)
                 for name, one in store.items()
             }
-            for key, store in stores.items()
+            for key, store in _all_stores(self.source).items()
         }
 
     def _opened(self, name: str, value: Any, key: Any, depth: int = 0) -> Any:
@@ -229,13 +211,10 @@ class Batch:
         return value
 
     def copied(self, attributes: Mapping[Any, Any]) -> Any:
-        made = self.source.__copy__() if hasattr(self.source, "__copy__") else self.source
-        for key, one in attributes.items():
-            if isinstance(self.source, Data):
-                made[key] = _closed(self.source[key], one)
-                continue
-            for name, value in one.items():
-                made[key][name] = _closed(self.source[key][name], value)
+        made = copy.copy(self.source)
+        for key, store in _all_stores(made).items():
+            for name, value in attributes[key].items():
+                store[name] = _closed(store[name], value)
         return made
 
     def _value(self, name: str, value: Any, key: Any, store: Any) -> Any:
@@ -356,8 +335,24 @@ def _by_type_name(source: Any, name: str, by_type: bool) -> str:
 
 
 def _stores_with(source: HeteroData, name: str) -> dict[Any, Any]:
-    stores = (*source.node_stores, *source.edge_stores)
-    return {store._key: store for store in stores if name in store}
+    return {key: store for key, store in _all_stores(source).items() if name in store}
+
+
+def _stores(source: Data | HeteroData) -> tuple[dict[Any, Any], dict[Any, Any]]:
+    """Returns the stores of nodes and those of edges, by name; None is that of the only type."""
+    both = source.node_stores, source.edge_stores
+    of_nodes, of_edges = ({store._key: store for store in of_kind} for of_kind in both)
+    return of_nodes, of_edges
+
+
+def _all_stores(source: Data | HeteroData) -> dict[Any, Any]:
+    of_nodes, of_edges = _stores(source)
+    return {**of_nodes, **of_edges}
+
+
+def _num_nodes(store: Any) -> int:
+    x = store.get("x")
+    return x.size(0) if isinstance(x, Tensor) and store._key is None else store.num_nodes or 0
 
 
 def _seeds(source: Data, nodes: int, first: int) -> int:

@@ -51,7 +51,6 @@ class Graph:
 
     captured: Captured  # the graph of Dynamo
     recording: Recording
-    leaves: list[int | None]  # of each placeholder, its number among the tensors of the arguments, or None
     #: by whether the seeds' rows alone are wanted, and the values that copies of a node share
     programs: dict[tuple[bool, frozenset[int]], Program] = field(default_factory=dict)
     checked: set[Program] = field(default_factory=set)  # those that were compared
@@ -279,19 +278,14 @@ class Call:
 
     def translated(self, captured: Captured) -> Graph:
         tracing, model = self._tracing, self._model
-        by_leaf = {id(one): place for place, one in enumerate(self.leaves)}
-        leaves = [
-            by_leaf.get(id(one)) if dim is None else None
-            for one, dim in zip(captured.places, captured.dims, strict=True)
-        ]
         recording, wrong = Recording(), ""
         try:
             recording = translate(captured, model, tracing.judge)
         except Refusal as refusal:
             wrong = refusal.reason
-        captured.forget()
+        captured.find(self.leaves)
         tracing.result = list((axes_by_size(captured) if wrong else recording.result).values())
-        graph = captured.made = Graph(captured, recording, leaves, wrong=wrong)
+        graph = captured.made = Graph(captured, recording, wrong=wrong)
         tracing.graphs.append(graph)
         if not wrong:
             self._tell_of_statistics()
@@ -318,10 +312,8 @@ class Call:
             )
 
     def inputs(self, graph: Graph, values: Sequence[Any]) -> list[Any]:
-        return [
-            value if place is None else self.leaves[place].value
-            for value, place in zip(values, graph.leaves, strict=True)
-        ]
+        each = zip(values, graph.captured.inputs, strict=True)
+        return [value if one.leaf is None else self.leaves[one.leaf].value for value, one in each]
 
     def check(self, graph: Graph, inputs: Sequence[Any]) -> str:
         """Compares a new program with the graph that it was made of, once or at every 2^k-th call.
@@ -331,8 +323,7 @@ class Call:
         program = self._program(graph, inputs, seeds=self._bound.seeds is not None)
         if again or program not in graph.checked:
             graph.checked.add(program)
-            places = graph.leaves, inputs, self._bound.ids
-            trial = Trial(graph.captured, program, self._model, self.leaves, *places)
+            trial = Trial(graph.captured, program, self._model, self.leaves, inputs, self._bound.ids)
             try:
                 graph.wrong = difference(trial, self._bound.structure) or ""
             except Refusal as refusal:
@@ -341,10 +332,8 @@ class Call:
 
     def _call_by_call(self, graph: Graph, inputs: Sequence[Any], why: str) -> list[Any]:
         self._tracing.refuse(self._model, why)
-        values = [
-            value if place is None else self.leaves[place].tensor()
-            for value, place in zip(inputs, graph.leaves, strict=True)
-        ]
+        each = zip(inputs, graph.captured.inputs, strict=True)
+        values = [value if one.leaf is None else self.leaves[one.leaf].tensor() for value, one in each]
         return run_graph(graph.captured, values, self._model)
 
     def _computed(self, graph: Graph, inputs: Sequence[Any]) -> list[Any]:

@@ -55,30 +55,39 @@ _local = _Local()
 
 
 @dataclass
+class Input:
+    """What a placeholder of a graph stands for."""
+
+    place: Any  # an argument or a number of it, as the function was told, or any other object
+    dim: int | None  # of a size, the number of the dimension
+    is_number: bool  # it is a number in a tensor
+    leaf: int | None = None  # its number among the tensors of the arguments
+
+
+@dataclass
 class Captured:
     """An FX graph that TorchDynamo captured. It is called with the values of its placeholders."""
 
     module: torch.fx.GraphModule  # the graph
-    #: of each placeholder, what its source stands for: an argument or a number of it, as the
-    #: function was told, or any other object
-    places: list[Any]
-    dims: list[int | None]  # of each placeholder that is a size, the number of the dimension; else None
-    numbers: list[bool]  # of each placeholder, whether it is a number in a tensor
+    inputs: list[Input]  # of each placeholder
     #: the comparisons of sizes that the graph depends on
     branches: list[tuple[str, set[str]]] = field(default_factory=list)
     is_sure: bool = False  # nothing took a size of 0 or 1 for another
     made: Any = None  # what its owner made of it
 
-    def forget(self) -> None:
-        self.places[:] = [  # Dynamo holds the list too
-            replace(one, value=None) if isinstance(one, ArgumentTensor) else one for one in self.places
-        ]
+    def find(self, leaves: Sequence[ArgumentTensor]) -> None:
+        """Finds the tensors of the arguments among the inputs, and forgets their values."""
+        by_leaf = {id(one): place for place, one in enumerate(leaves)}
+        for one in self.inputs:
+            one.leaf = by_leaf.get(id(one.place)) if one.dim is None else None
+            if isinstance(one.place, ArgumentTensor):
+                one.place = replace(one.place, value=None)
 
     def __call__(self, *values: Any) -> Sequence[Any]:
         if _local.run is None:
             raise Miss
-        given = zip(values, self.numbers, strict=True)
-        values = tuple(one.item() if number and isinstance(one, Tensor) else one for one, number in given)
+        given = zip(values, self.inputs, strict=True)
+        values = tuple(one.item() if its.is_number and isinstance(one, Tensor) else one for one, its in given)
         return _local.run(self, values)
 
 
@@ -124,8 +133,9 @@ class _AsItIs(torch.fx.Interpreter):
 def symbols(captured: Captured) -> dict[str, Axis]:
     found: dict[str, Axis | None] = {}
     placeholders = (one for one in captured.module.graph.nodes if one.op == "placeholder")
-    for node, place, dim in zip(placeholders, captured.places, captured.dims, strict=True):
-        if not isinstance(place, ArgumentTensor) or dim is not None or form_of(place.axis) is None:
+    for node, one in zip(placeholders, captured.inputs, strict=True):
+        place = one.place
+        if not isinstance(place, ArgumentTensor) or one.dim is not None or form_of(place.axis) is None:
             continue
         axis = place.axis
         size = node.meta["example_value"].shape[1 if isinstance(axis, BatchEdges) else 0]
@@ -264,21 +274,21 @@ def _backend(module: torch.fx.GraphModule, _: Any) -> Captured:
     inner = [part for part in module.modules() if isinstance(part, torch.fx.GraphModule)][1:]
     if any(node.target is LEAF for part in inner for node in part.graph.nodes):
         raise Refusal("it calls a layer within a function with a graph of its own, such as checkpoint")
-    places, dims, numbers = [], [], []
+    inputs = []
     for node in module.graph.nodes:
         if node.op != "placeholder":
             continue
         argument = node.meta.get("grapharg")
         source = None if argument is None else argument.source
         base = getattr(source, "base", None) if hasattr(source, "prop") else source
-        places.append(None if base is None else capture.place(base))
-        dims.append(getattr(source, "idx", None) if base is not source else None)
-        numbers.append(bool(getattr(argument, "pass_arg_as_tensor", False)))
+        place = None if base is None else capture.place(base)
+        dim = getattr(source, "idx", None) if base is not source else None
+        inputs.append(Input(place, dim, bool(getattr(argument, "pass_arg_as_tensor", False))))
     values = [one.meta.get("example_value") for one in module.graph.nodes]
     modes = (getattr(one, "fake_mode", None) for one in values)
     environment = next((mode.shape_env for mode in modes if mode is not None), None)
     sure = _BY_LAYOUT.isdisjoint(names) and _are_right([*capture.sizes, *_sizes_in(values)], environment)
-    return Captured(module, places, dims, numbers, _branches(environment), sure)
+    return Captured(module, inputs, _branches(environment), sure)
 
 
 def _sizes_in(value: Any) -> list[tuple[Any, Any]]:

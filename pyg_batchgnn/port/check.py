@@ -67,7 +67,6 @@ class Trial:
     program: Program
     model: torch.nn.Module
     leaves: list[ArgumentTensor]  # the tensors of the arguments
-    _places: Sequence[int | None]  # of each placeholder, its number among them, or None
     _values: Sequence[Any]  # of the placeholders, in the call that captured the graph
     _ids: Mapping[Any, Any] = field(default_factory=dict)  # by type, those of the nodes
     random: torch.Generator = field(default_factory=lambda: torch.Generator().manual_seed(5))
@@ -142,10 +141,10 @@ class Trial:
         self, batch: SmallBatch | None, structure: Structure, clones: Mapping[int, Tensor], wide: bool
     ) -> list[Any]:
         made: list[Any] = []
-        each = zip(self._values, self._places, self.captured.places, self.captured.dims, strict=True)
-        for value, leaf, place, dim in each:
-            if leaf is not None:
-                made.append(self._leaf(self.leaves[leaf], batch, wide))
+        for value, one in zip(self._values, self.captured.inputs, strict=True):
+            place, dim = one.place, one.dim
+            if one.leaf is not None:
+                made.append(self._leaf(self.leaves[one.leaf], batch, wide))
             elif isinstance(place, Count):
                 made.append(place.form.value(structure.counter))
             elif isinstance(place, ArgumentTensor) and dim is not None:

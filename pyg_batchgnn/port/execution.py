@@ -17,7 +17,6 @@ from pyg_batchgnn.port import foreign, rules
 from pyg_batchgnn.port.program import (
     Program,
     ProgramStep,
-    Reads,
     is_dropout,
     is_relu,
     may_overwrite,
@@ -241,8 +240,8 @@ def _add_up(frame: Frame, step: ProgramStep) -> tuple[Tensor, bool]:
         if part.call.message_passing is None:
             continue
         conv: Any = module_of(part.call, frame.model)
-        given, values = _conv_input(frame, part, conv, Reads.of(part.call))
-        found, read = conv.terms(given, **values), Reads.of(part.call).targets
+        given, values = _conv_input(frame, part, conv)
+        found, read = conv.terms(given, **values), part.call.reads.targets
         if own is None:
             own, own_ref, targets = given.own_rows(), read, given.graph
         elif read != own_ref and found.root is not None:
@@ -264,9 +263,8 @@ def _add_up(frame: Frame, step: ProgramStep) -> tuple[Tensor, bool]:
     return nn.total(terms, own, targets, ending, training=True), ending is not None
 
 
-def _conv_input(
-    frame: Frame, step: ProgramStep, conv: Any, reads: Reads
-) -> tuple[nn.ConvInput, dict[str, Any]]:
+def _conv_input(frame: Frame, step: ProgramStep, conv: Any) -> tuple[nn.ConvInput, dict[str, Any]]:
+    reads = step.call.reads
     axis: Any = frame.program.axes[reads.edges.number]
     above = min(step.hops + 1, axis.hops)
     x = take(frame, reads.sources, above, in_place=True)
@@ -285,17 +283,17 @@ def _conv_input(
 
 
 def _convolve(frame: Frame, step: ProgramStep, conv: Any) -> tuple[Any, bool]:
-    call, reads = step.call, Reads.of(step.call)
-    if call.message_passing is Way.NATIVE:
-        given, values = _conv_input(frame, step, conv, reads)
+    if step.call.message_passing is Way.NATIVE:
+        given, values = _conv_input(frame, step, conv)
         ending = _ending_of_conv(frame, step, conv.training)
         update = {} if ending is None else {"update": ending}
         x = given.x if given.targets_in_sources else (given.x, given.own_rows())
         return conv(x, given.graph, **values, **update), ending is not None
-    return _trimmed(frame, conv, reads, step.hops), False
+    return _trimmed(frame, step, conv), False
 
 
-def _trimmed(frame: Frame, conv: Any, reads: Reads, hops: int) -> Tensor:
+def _trimmed(frame: Frame, step: ProgramStep, conv: Any) -> Tensor:
+    reads, hops = step.call.reads, step.hops
     axis: Any = frame.program.axes[reads.edges.number]
     above = min(hops + 1, axis.hops)
     edge_index = take(frame, reads.edges, axis.hops)[:, : frame.rows(axis, above)]

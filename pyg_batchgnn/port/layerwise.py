@@ -26,7 +26,6 @@ from pyg_batchgnn.port.execution import Frame, run_step, take
 from pyg_batchgnn.port.program import (
     Program,
     ProgramStep,
-    Reads,
     is_convolution,
     module_of,
     rate_of,
@@ -318,7 +317,7 @@ class _Layers:
     def _convolutions(self, level: int) -> Iterator[tuple[Any, Any, Relation]]:
         for call in (one for step in self._levels.get(level, []) for one in step.calls):
             if call.message_passing is not None:
-                axis: Any = self._program.axes[refs(Reads.of(call).edges)[0]]
+                axis: Any = self._program.axes[call.reads.edges.number]
                 yield call, module_of(call, self._model), axis.relation or self._schema.relations[0]
 
     def _weights(self, level: int) -> dict[Relation, str]:
@@ -327,7 +326,7 @@ class _Layers:
         for call, conv, relation in self._convolutions(level):
             if not isinstance(conv, nn.GCNConv) or not conv.normalize:
                 continue
-            weight = refs(Reads.of(call).values.get("edge_weight"))
+            weight = refs(call.reads.values.get("edge_weight"))
             name = self._edge_values.get(weight[0], ("", None))[0] if weight else None
             if name == "" or found.setdefault(relation, name) != name:
                 fact = f"which forward computes ({call.where})"
@@ -337,10 +336,9 @@ class _Layers:
     def convs(self, level: int) -> dict[Relation, torch.nn.Module]:
         """Returns a convolution of each relation in a layer; of several the `GCNConv`."""
         found: dict[Relation, torch.nn.Module] = {}
-        for _, module, only in self._convolutions(level):
-            for relation, conv in (module.convs if hasattr(module, "convs") else {only: module}).items():
-                if relation not in found or isinstance(conv, nn.GCNConv):
-                    found[relation] = conv
+        for _, conv, relation in self._convolutions(level):
+            if relation not in found or isinstance(conv, nn.GCNConv):
+                found[relation] = conv
         return found
 
     @property
@@ -495,9 +493,6 @@ class _Piece:
             return 0 if hop == 0 or found is None else found.num_edges
         rows = self._edges.rows(self._schema.node_types[0] if name is None else name)
         return rows.num_targets if hop == 0 else max(0, rows.num_sources - rows.num_targets)
-
-    def has(self, relation: RelationName) -> bool:
-        return self._graph(relation) is not None
 
     def _graph(self, relation: RelationName) -> nn.LayerGraph | None:
         name = self._schema.relations[0] if relation is None else relation

@@ -132,8 +132,8 @@ class Program:
             self._ask((call.args, call.kwargs), 0 if self._takes_seeds(call) else None)
 
     def _demand_above(self, call: Call, hops: int) -> None:
-        reads = Reads.of(call)
-        above = min(hops + 1, self.full(refs(reads.edges)[0]))
+        reads = call.reads
+        above = min(hops + 1, self.full(reads.edges.number))
         self._ask((reads.sources, reads.values), above)
         self._ask(reads.targets, hops)
         self._ask((reads.edges, reads.values.get("edge_weight")))  # a norm takes the weights of all edges
@@ -155,28 +155,6 @@ class Program:
             if call.writes or not by_row or _takes_statistics(call, model):
                 return False
         return True
-
-
-@dataclass(frozen=True)
-class Reads:
-    """The arguments of a convolution. ``sources`` and ``targets`` are a value, or several by name,
-    and the same if the targets are the first sources."""
-
-    sources: Any
-    targets: Any
-    edges: Any  # the edge index
-    values: Mapping[str, Any]  # values of edges, by the name of the argument
-
-    @classmethod
-    def of(cls, call: Call) -> Reads:
-        if isinstance(call.target, ModuleCall) and call.target.method == "propagate":
-            rows = {name: call.kwargs[name] for name in call.names}
-            values = {name: one for name, one in call.kwargs.items() if name not in rows}
-            return cls(rows, rows, call.args[0], values)
-        given = dict(zip(call.names, call.args, strict=False)) | call.kwargs
-        x, edges = given.pop("x"), given.pop("edge_index")
-        sources, targets = x if isinstance(x, (tuple, list)) else (x, x)
-        return cls(sources, targets, edges, {name: one for name, one in given.items() if one is not None})
 
 
 _TAKES = {*rules.GETITEM, *rules.INDEX_SELECTS}  # rows by their numbers
@@ -311,7 +289,7 @@ def is_convolution(step: ProgramStep) -> bool:
 def reads_as_sources(step: ProgramStep) -> list[int]:
     """Returns the values whose rows a step's convolutions read as sources."""
     calls = (call for call in step.calls if call.message_passing is not None)
-    return [one for call in calls for one in refs(Reads.of(call).sources)]
+    return [one for call in calls for one in refs(call.reads.sources)]
 
 
 def shared_values(

@@ -172,6 +172,17 @@ class Way(enum.Enum):
 Judge = Callable[[torch.nn.Module, Any, Any, Mapping[str, Any]], "Way | str"]
 
 
+@dataclass(frozen=True)
+class Reads:
+    """The arguments of a convolution. ``sources`` and ``targets`` are a value, or several by name,
+    and the same if the targets are the first sources."""
+
+    sources: Any
+    targets: Any
+    edges: Ref  # the edge index
+    values: Mapping[str, Any]  # values of edges, by the name of the argument
+
+
 @dataclass
 class Call:
     """A captured call. Arguments hold a `Ref` for a computed value and a `Count` for a size."""
@@ -184,13 +195,18 @@ class Call:
     message_passing: Way | None  # of a convolution over the edges of the batch, if rows can be asked for
     layer: int  # how many message passing layers were captured before
     where: str  # the file and line of the user's code
-    names: tuple[str, ...] = ()  # of the positional arguments of a convolution
+    reads: Reads = Reads(None, None, Ref(-1), {})  # of a convolution
     note: str = ""  # why it computes all rows, if it reads rows of nodes and does
     columns: tuple[str, ...] = ()  # the sizes of the rows of its result
     writes: bool = False  # to a parameter, a buffer or running statistics, so that it runs once
     files: tuple[str, ...] = ()  # where it was called, the innermost file last
     #: It looks up nodes by the ends of edges. The ends of edges up to a hop are nodes up to it.
     of_ends: bool = False
+    tree: Any = None  # its results, nested as the function returns them
+
+    @property
+    def result(self) -> Ref:
+        return Ref(self.results[0])
 
 
 @dataclass

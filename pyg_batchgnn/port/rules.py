@@ -75,7 +75,8 @@ _BATCHED = dict.fromkeys((torch.conv1d, F.max_pool1d, torch.avg_pool1d, F.adapti
 _BATCHED |= {torch.conv2d: 4}
 _LAYER_NORM = {F.layer_norm, torch.layer_norm, F.rms_norm, torch.rms_norm}
 _GROUP_NORM, _EMBEDDING = {F.group_norm, torch.group_norm}, {F.embedding, torch.embedding}
-_NORMALISING = _named(("batch_norm", "instance_norm"))
+#: Write to running statistics among their arguments.
+KEEPS_STATISTICS = _named(("batch_norm", "instance_norm"))
 #: Draw from torch's generator, row by row: another number of rows draws other numbers.
 DROPOUTS = _named(("dropout", "alpha_dropout", "feature_alpha_dropout", "feature_dropout", "rrelu"))
 
@@ -137,7 +138,7 @@ def is_known(function: Any) -> bool:
 def why_whole(function: Callable[..., Any]) -> str:
     if function in _BY_ELEMENT:
         return "meets values of other rows"
-    named = (_BY_DIM, _NORMALISING, _PRODUCT, _RESHAPE, _TRANSPOSES)
+    named = (_BY_DIM, KEEPS_STATISTICS, _PRODUCT, _RESHAPE, _TRANSPOSES)
     if function in GETITEM or any(function in one for one in named):
         return "looks at all rows"
     return "is not known to compute each row by itself"
@@ -323,17 +324,9 @@ def takes_row_statistics(module: torch.nn.Module) -> bool:
 # Effects ##########################################################################################
 
 
-def _functions(names: str) -> set[Any]:
-    homes = (torch, Tensor, F, torch._C._nn)
-    found = (getattr(home, name, None) for home in homes for name in names.split())
-    return {function for function in found if callable(function)}
-
-
 #: Functions that change what tensors are, or compute gradients.
-WRITES = _functions("requires_grad_ backward set_ resize_ register_hook retain_grad")
+WRITES = {*_named(("requires_grad_", "backward", "set_", "resize_", "register_hook", "retain_grad"))}
 WRITES |= {torch.autograd.grad, torch.autograd.backward}
-#: Functions that write to running statistics among their arguments.
-KEEPS_STATISTICS = _functions("batch_norm instance_norm")
 #: Functions that draw numbers if their dropout, at this place among the arguments, is not zero.
 _ATTENTIONS: dict[Any, int] = {F.multi_head_attention_forward: 10, F.scaled_dot_product_attention: 4}
 

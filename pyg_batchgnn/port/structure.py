@@ -175,9 +175,6 @@ class Structure(Protocol):
     def counter(self, counter: Counter) -> int:
         """Returns the number of nodes or edges of one hop."""
 
-    def has(self, relation: RelationName) -> bool:
-        """Returns whether a relation is in the batch, even without edges."""
-
     def graph(self, relation: RelationName, layer: int, targets: int, edges: int, drops: bool) -> LayerGraph:
         """Returns the edges of a convolution. ``layer``: its number in the keys of dropout, from 1.
         ``targets``: the hops of the nodes to compute. ``edges``: the hops of the edges given to it.
@@ -217,9 +214,6 @@ class UnsampledGraph:
         kind, name, _ = counter
         return self.nodes[name] if kind == "nodes" else self.edge_index[name].size(1)
 
-    def has(self, relation: RelationName) -> bool:
-        return relation in self.edge_index
-
     def graph(self, relation: RelationName, layer: int, targets: int, edges: int, drops: bool) -> LayerGraph:
         del layer, targets, edges, drops
         source, _, target = relation or (None, None, None)
@@ -247,9 +241,6 @@ class SampledBatch:
         if kind == "nodes":
             return self.nodes[name].per_hop[hop]
         return 0 if hop == 0 else self.relations[name].edges_per_hop[hop - 1]
-
-    def has(self, relation: RelationName) -> bool:
-        return relation in self.relations
 
     def graph(self, relation: RelationName, layer: int, targets: int, edges: int, drops: bool) -> LayerGraph:
         padded = targets >= edges
@@ -280,9 +271,6 @@ class InducedBatch:
         if kind == "nodes":
             return (self.minibatch.nodes[0] if name is None else self.minibatch.nodes_of(name)).node.numel()
         return (self.minibatch.edges[0] if name is None else self.minibatch.edges_of(name)).num_edges
-
-    def has(self, relation: RelationName) -> bool:
-        return relation is None or relation in self.minibatch.schema.relations
 
     def graph(self, relation: RelationName, layer: int, targets: int, edges: int, drops: bool) -> LayerGraph:
         del targets, edges
