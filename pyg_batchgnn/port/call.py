@@ -41,7 +41,7 @@ from pyg_batchgnn.port.recording import (
     mapped,
 )
 from pyg_batchgnn.port.report import AccelerationReport, ForwardReport, forward_report, log_report
-from pyg_batchgnn.port.structure import Copies, prefix
+from pyg_batchgnn.port.structure import LEAST_COPIES, Copies, Known, Memo, prefix
 from pyg_batchgnn.port.translate import translate
 
 
@@ -114,6 +114,7 @@ class Tracing:
     check: str = "once"  # "often" compares a program with its graph at every 2^k-th call
     is_sequential: bool = False  # the model is a `Sequential` of PyG without a ``forward`` of the user's
     share_dropout: bool = False  # copies of a node have one mask before they differ
+    memo: Memo | None = None  # the rows of earlier batches, within `encode_once`
     uses_all_rows: bool = False  # True once a loss used other rows than the seeds'
     entries: dict[Any, Entry] = field(default_factory=dict)  # by the pattern of the arguments
     differs: dict[Any, bool] = field(default_factory=dict)  # by pattern and sizes of 0: in what is done
@@ -169,7 +170,9 @@ class Call:
         self._trees = {
             name: one.attributes() if isinstance(one, Batch) else one for name, one in bound.arguments.items()
         }
-        self._copies = Copies(bound.structure, bound.ids)
+        self._memo = None if torch.is_grad_enabled() else tracing.memo
+        least = LEAST_COPIES if self._memo is None else 0.0
+        self._copies = Copies(bound.structure, bound.ids, least)
         self.leaves = [one for one in leaves_of(self._trees) if isinstance(one, ArgumentTensor)]
         self.shapes: list[tuple[int, ...]] = []  # of what Dynamo gets for them
 
@@ -344,7 +347,8 @@ class Call:
         return self._outputs(graph, inputs, seeds=self._bound.seeds is not None)
 
     def _program(self, graph: Graph, inputs: Sequence[Any], *, seeds: bool) -> Program:
-        shared = graph.shared(self._model, self._copies, inputs, self._tracing.share_dropout)
+        masks = self._tracing.share_dropout and self._memo is None  # other batches have others
+        shared = graph.shared(self._model, self._copies, inputs, masks)
         if (seeds, shared) not in graph.programs:
             program = Program(graph.recording, self._model, seeds=seeds, shared=shared)
             graph.programs[seeds, shared] = program
@@ -353,9 +357,22 @@ class Call:
     def _outputs(self, graph: Graph, inputs: Sequence[Any], *, seeds: bool) -> list[Any]:
         program = self._program(graph, inputs, seeds=seeds)
         frame = Frame(program, self._model, self._bound.structure, {})
-        found = run_program(frame, inputs, self._copies)
+        found = run_program(frame, inputs, self._copies, self._known(program, inputs))
         self._tracing.encoded = frame.encoded
         return found
+
+    def _known(self, program: Program, inputs: Sequence[Any]) -> Known | None:
+        """Returns the rows of earlier batches, if prediction encodes each node once."""
+        if self._memo is None or not program.shared or (beside := program.beside()) is None:
+            return None
+        given = dict(zip(program.recording.inputs, inputs, strict=True))
+        numbers = [given[one] for one in beside if not isinstance(given[one], Tensor)]
+        others = [given[one] for one in beside if isinstance(given[one], Tensor)]
+        tensors = [*self._model.parameters(), *self._model.buffers(), *others]
+        if any(one.is_inference() for one in tensors):  # which have no versions
+            return None
+        state = _state(self._model, others), numbers, torch.is_inference_mode_enabled()
+        return self._memo.of(program, state, (tensors, list(self._model.modules())))
 
     def _splits(self, graph: Graph, inputs: Sequence[Any]) -> bool:
         """Returns whether the backward pass needs the rows of the seeds alone: not if rows depend
@@ -441,13 +458,17 @@ class _SeedRows(torch.autograd.Function):
 _ERRORS = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError)
 
 
-def _state(model: torch.nn.Module) -> Any:
+def _state(model: torch.nn.Module, others: Sequence[Tensor] = ()) -> Any:
     modules = [
         (id(one), [(name, value) for name, value in vars(one).items() if type(value) in SCALARS])
         for one in model.modules()
     ]
-    tensors = (*model.parameters(), *model.buffers())
-    return modules, [(id(one), one._version) for one in tensors if not one.is_inference()]
+    tensors = (*model.parameters(), *model.buffers(), *others)
+    return modules, [(id(one), one._version, _address(one)) for one in tensors if not one.is_inference()]
+
+
+def _address(one: Tensor) -> int:
+    return one.data_ptr() if one.layout is torch.strided else 0
 
 
 SCALARS = (int, float, bool, str, type(None))

@@ -35,7 +35,7 @@ from pyg_batchgnn.port.recording import (
     refs,
     tensors,
 )
-from pyg_batchgnn.port.structure import FLOATS, Copies, Structure, looked_up, prefix
+from pyg_batchgnn.port.structure import FLOATS, Copies, Known, Structure, looked_up, prefix
 
 
 @dataclass
@@ -55,36 +55,42 @@ class Frame:
         return prefix(self.structure, "edges", axis.relation, hops)
 
 
-def run(frame: Frame, inputs: Sequence[Any], copies: Copies) -> list[Any]:
+def run(frame: Frame, inputs: Sequence[Any], copies: Copies, known: Known | None = None) -> list[Any]:
     """Returns the outputs of the graph. ``inputs``: the values of its placeholders. ``copies``: the
-    nodes that the batch holds several times."""
+    nodes that the batch holds several times. ``known``: the rows of earlier batches."""
     program = frame.program
     frame.values.update(zip(program.recording.inputs, inputs, strict=True))
     rows = copies.rows(program.recording, program.shared, inputs) if program.shared else {}
     own = {number: one for number, one in rows.items() if one is not None}
+    if known is not None and own:
+        copies, own = copies.renewed(own, program.axes, known)
     structure = copies.distinct() if own else frame.structure
     distinct = replace(frame, structure=structure, values=ChainMap(own, frame.values))
     for step in program.steps:
         shares = step.shares is not None and own.keys() >= set(step.shares)
         run_step(distinct if shares else frame, step)
         for one in step.results(program) if step.shares is not None else ():
-            _share(frame, one, distinct if shares else None, copies)
+            _share(frame, one, distinct if shares else None, copies, known)
         for one in step.frees:
             frame.values.pop(one, None)
             own.pop(one, None)
+    if known is not None:
+        known.finish()
     return [_value(frame, *output) for output in program.outputs]
 
 
-def _share(frame: Frame, number: int, distinct: Frame | None, copies: Copies) -> None:
+def _share(frame: Frame, number: int, distinct: Frame | None, copies: Copies, known: Known | None) -> None:
     """Counts the rows of a value for `encoded_rows`. If they were computed once per distinct node,
-    all copies get theirs when they are read."""
+    all copies get theirs when they are read, and rows of earlier batches are there, too."""
     axis: Any = frame.program.axes[number]
     hops = frame.program.need[number]
     count = computed = frame.rows(axis, hops)
     if distinct is not None:
         rows = take(distinct, Ref(number), hops)
-        frame.values[number] = partial(copies.nodes(axis.name).spread, rows, count)  # type: ignore[union-attr]
         computed = rows.size(0)
+        if known is not None:
+            rows = known.of(axis.name).keep(number, rows) if number in frame.program.kept else None
+        frame.values[number] = partial(copies.nodes(axis.name).spread, rows, count)  # type: ignore[union-attr]
     known = frame.encoded.get(axis.name, (0, 0))
     frame.encoded[axis.name] = max(known[0], count), max(known[1], computed)
 

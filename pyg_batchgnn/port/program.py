@@ -102,6 +102,9 @@ class Program:
             of_edges = (number for number in self.need if isinstance(self.axes[number], Edges))
             self.need = dict.fromkeys(self.need, 0) | {number: self.full(number) for number in of_edges}
         self.steps = _fused(self, model)
+        reads = (one for step in self.steps if step.shares is None for one in step.reads)
+        #: the shared values that others are computed from
+        self.kept = {*reads, *refs(recording.output)} & shared
 
     def full(self, number: int) -> int:
         axis = self.axes[number]
@@ -146,6 +149,18 @@ class Program:
         axes = [self.axes[one] for one in refs(call.args[1:])]
         of_nodes = isinstance(self.axes[call.args[0].number], Nodes)
         return of_nodes and bool(axes) and all(isinstance(one, SeedIds) for one in axes)
+
+    def beside(self) -> list[int] | None:
+        """Returns the inputs from which shared values are computed beside rows of nodes; None if
+        they depend on anything else of the batch."""
+        found = {one for step in self.steps if step.shares is not None for one in step.reads} - self.shared
+        for call in reversed(self.recording.calls):
+            if not found.isdisjoint(call.results):
+                if has_counts((call.args, call.kwargs)):
+                    return None
+                found.update(refs((call.args, call.kwargs)))
+        fixed = all(isinstance(self.axes[one], Fixed) for one in found)
+        return [one for one in self.recording.inputs if one in found] if fixed else None
 
     def is_by_row(self, model: torch.nn.Module) -> bool:
         """Returns whether no step of the seeds' rows takes statistics over rows."""

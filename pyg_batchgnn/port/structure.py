@@ -5,13 +5,18 @@ A graph of one type has one type and one relation, whose names are None.
 
 from __future__ import annotations
 
+import copy
+import math
+import os
+import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol, TypeAlias
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from pyg_batchgnn import nn, ops
 from pyg_batchgnn.nn import LayerGraph
@@ -355,9 +360,8 @@ class CopiedNodes:
             return None if row is None else nn.RowView(value.table, row)
         if type(value) is not Tensor or value.requires_grad or value.dtype.itemsize not in _BITS:
             return None
-        known = int(self.row[: value.size(0)].max()) + 1 if value.size(0) else 0
-        rows = ops.gather_rows(value, self.first[:known])
-        bits, of_rows = (one.view(_BITS[value.dtype.itemsize]) for one in (value.contiguous(), rows))
+        rows = ops.gather_rows(value, self.first)
+        bits, of_rows = _bits(value), _bits(rows)
         for begin in range(0, value.size(0), _CHUNK):
             part = bits[begin : begin + _CHUNK]
             if not torch.equal(part, ops.gather_rows(of_rows, self.row[begin : begin + len(part)])):
@@ -375,6 +379,14 @@ class CopiedNodes:
         return nn.RowView(rows, row) if view else looked_up(rows, row)
 
 
+def _bits(value: Tensor) -> Tensor:
+    return value.contiguous().view(_BITS[value.dtype.itemsize])
+
+
+def _as_tensor(rows: Any) -> Tensor:
+    return rows.gather() if isinstance(rows, nn.RowView) else rows
+
+
 def looked_up(table: Tensor, row: Tensor) -> Tensor:
     """Returns ``table[row]``. With a gradient each row is a sum over one in-edge, as in layers."""
     takes_gradient = torch.is_grad_enabled() and table.requires_grad
@@ -388,7 +400,7 @@ class Copies:
     """The nodes that a batch holds several times. ``ids``: original ids by type, if known.
     ``least``: copies per distinct node, on average, from which on rows are computed once."""
 
-    def __init__(self, batch: Structure, ids: Mapping[TypeName, Any], least: float = LEAST_COPIES) -> None:
+    def __init__(self, batch: Structure, ids: Mapping[TypeName, Any], least: float) -> None:
         self._batch, self._ids, self._least = batch, ids, least
         self._nodes: dict[TypeName, CopiedNodes | None] = {}
         self._rows: dict[tuple[int, TypeName], Any] = {}
@@ -412,7 +424,7 @@ class Copies:
                 continue
             place = id(value), axis.name
             if place not in self._rows:
-                whole = value.size(0) == prefix(self._batch, "nodes", axis.name, axis.hops)
+                whole = value.size(0) == nodes.row.size(0)
                 self._rows[place] = nodes.rows_of(value) if whole else None
             found[number] = self._rows[place]
         return found
@@ -428,3 +440,120 @@ class Copies:
             return NodesByHop(one.per_hop, None if known.node is None else known.node[one.first])
 
         return replace(batch, nodes={name: of_type(name, known) for name, known in batch.nodes.items()})
+
+    def renewed(self, rows: Mapping[int, Any], axes: Sequence[Any], known: Known) -> tuple[Copies, dict]:
+        """Returns the copies as if the nodes that are not known were the distinct ones, and their
+        attributes. ``rows``: the attributes of all distinct nodes."""
+        made, new = copy.copy(self), dict[int, Any]()
+        made._nodes = dict(self._nodes)
+        for name in {axes[number].name for number in rows}:
+            own = {number: one for number, one in rows.items() if axes[number].name == name}
+            made._nodes[name], of_type = known.of(name).renew(self._ids[name], self._nodes[name], own)
+            new |= of_type
+        return made, new
+
+
+# Rows of nodes that later batches need, too. They lie in tables beside the attributes of which they
+# were made, so that bits tell there as well whether a node is the same.
+
+
+@dataclass
+class KnownNodes:
+    """The nodes of a type whose rows were computed in earlier batches."""
+
+    memo: Memo
+    place: Tensor  # by id, the row of a node in the tables; -1 of others
+    count: int = 0  # the rows in use
+    tables: dict[int, Tensor] = field(default_factory=dict)  # by value
+    new: Tensor | None = None  # the rows that the batch of now computes
+    computed: int = 0  # how many of them are not known
+
+    def renew(
+        self, ids: Tensor, nodes: CopiedNodes, inputs: Mapping[int, Any]
+    ) -> tuple[CopiedNodes, dict[int, Tensor]]:
+        """Finds the nodes that are not known with these attributes. Returns them in the place of
+        the distinct nodes, each copy with its row of the tables, and their attributes."""
+        values = {number: _as_tensor(one) for number, one in inputs.items()}
+        distinct = ids[nodes.first]
+        more = max(0, int(distinct.max()) + 1 - len(self.place))
+        self.place = torch.cat([self.place, self.place.new_full((more,), -1)])
+        row = self.place[distinct]
+        is_new = row < 0
+        old = (~is_new).nonzero().view(-1)
+        for number, value in values.items() if len(old) else ():
+            same = _bits(self.tables[number][row[old]]) == _bits(value[old])
+            is_new[old] |= ~same.view(len(old), -1).all(dim=1)
+        unplaced = row < 0
+        count = self.count + int(unplaced.sum())
+        row[unplaced] = torch.arange(self.count, count)
+        self.place[distinct], self.count = row, count
+        self.computed = int(is_new.sum())
+        is_new[0] |= self.computed == 0  # functions may not know what to do without rows
+        new = is_new.nonzero().view(-1)
+        self.new = row[new]
+        rows = {number: one[new] for number, one in values.items()}
+        for number, one in rows.items():
+            self.keep(number, one)
+        per_hop = [len(new), *[0] * (len(nodes.per_hop) - 1)]
+        return CopiedNodes(nodes.first[new], row[nodes.row], per_hop), rows
+
+    def keep(self, number: int, rows: Any) -> Tensor:
+        """Writes the new rows of a value, and returns its table."""
+        rows = _as_tensor(rows)
+        table = self.tables.get(number, rows[:0])
+        if len(table) < self.count:
+            table = self.tables[number] = self.memo.grown(table, max(self.count, 2 * len(table)))
+        table[self.new] = rows
+        return table
+
+
+@dataclass
+class Known:
+    """The rows that a program computed in earlier batches, as long as ``state`` is the same."""
+
+    memo: Memo
+    program: Any
+    state: Any  # of the model, and of what else the program reads
+    held: Any  # the objects that the state names, so that no other ones get their ids
+    types: dict[TypeName, KnownNodes] = field(default_factory=dict)
+
+    def of(self, name: TypeName) -> KnownNodes:
+        return self.types.setdefault(name, KnownNodes(self.memo, torch.empty(0, dtype=torch.int64)))
+
+    def finish(self) -> None:
+        """Keeps the rows, once a batch has computed all of its own."""
+        self.memo.known[self.program] = self
+        for name, one in self.types.items():
+            self.memo.computed[name] = self.memo.computed.get(name, 0) + one.computed
+            one.computed = 0
+
+
+class Memo:
+    """The rows that programs computed: up to ``budget`` bytes of tables in memory, the others in
+    files of the folder ``scratch``, which have no name."""
+
+    def __init__(self, budget: int, scratch: Any) -> None:
+        self._budget, self._scratch = budget, scratch
+        self._held = WeakTensorKeyDictionary()  # the bytes of each table in memory
+        self.known: dict[Any, Known] = {}  # by program
+        self.computed: dict[TypeName, int] = {}  # how many rows there were to compute
+
+    def of(self, program: Any, state: Any, held: Any) -> Known:
+        """Returns what is known in this state; a batch that fails takes it away."""
+        found = self.known.pop(program, None)
+        return found if found and found.state == state else Known(self, program, state, held)
+
+    def grown(self, table: Tensor, rows: int) -> Tensor:
+        """Returns a table [rows, ...] that begins with the rows of another one. Raises OSError if
+        it fits neither memory nor the disk."""
+        shape, dtype = (rows, *table.shape[1:]), table.dtype
+        size = math.prod(shape) * dtype.itemsize
+        if sum(self._held.values()) + size <= self._budget:
+            made = torch.empty(shape, dtype=dtype)
+            self._held[made] = size
+        else:
+            with tempfile.NamedTemporaryFile(dir=self._scratch) as file:
+                os.posix_fallocate(file.fileno(), 0, max(1, size))  # else a full disk is a signal
+                made = torch.from_file(file.name, True, math.prod(shape), dtype=dtype).view(shape)
+        made[: len(table)] = table
+        return made

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
-from pyg_batchgnn.port import encoded_rows
+from pyg_batchgnn.port import encode_once, encoded_rows
 from tests.support.ported_models import GRAPH
 from tests.support.random_models import FEATURES, WIDTH
 from tests.support.random_typed_models import TYPED
@@ -211,3 +211,61 @@ def test_dropout(share: bool) -> None:
         assert encoded_rows(ours) == distinct(batch)
     ours.eval()
     assert_close(ours(batch), plain.eval()(batch.x, batch.edge_index)[: batch.batch_size])
+
+
+@pytest.mark.parametrize("export", ["pyg", "native"])
+@pytest.mark.parametrize(("model", "make"), [(Typed, typed_batches), (Plain, plain_batches)])
+def test_each_node_is_encoded_once(model: Any, make: Any, export: str) -> None:
+    torch.manual_seed(0)
+    ours, plain = (one.eval() for one in pair(model()))
+    seen: dict[Any, set[int]] = {}
+    every = list(zip(make(), make(export), strict=True))
+    for budget in (None, 1):  # in memory, and in files
+        with torch.no_grad(), encode_once(ours, budget) as encoded:
+            for batch, other in (*every, *every[:1]):
+                typed = isinstance(batch, HeteroData)
+                ids = {"n_id_dict": batch.n_id_dict} if typed and export == "native" else {}
+                wanted = plain.of(batch) if typed else plain(batch.x, batch.edge_index)[: batch.batch_size]
+                assert_close(ours(other, **ids), wanted, 1e-12)
+                for store in batch.node_stores:
+                    seen.setdefault(store._key, set()).update(store.n_id.tolist())
+        assert encoded == {name: len(ids) for name, ids in seen.items()}
+    assert found_in(ours).reasons == []
+
+
+class Scaled(Plain):
+    """Divides by what differs between batches, by a number and by a tensor that is no parameter."""
+
+    number, tensor, by_batch = 1.0, torch.ones(1, dtype=DOUBLE), False
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        x = x / x.mean(dim=0) if self.by_batch else x
+        return super().forward(x * self.number * self.tensor, edge_index)
+
+
+@pytest.mark.parametrize(
+    ("change", "again"),
+    [
+        (lambda *_: None, False),
+        (lambda _, batch: batch.x.numpy().__setitem__(batch.n_id == batch.n_id[0], 7.0), True),
+        (lambda model, _: model.lin.weight.mul_(2), True),
+        (lambda model, _: setattr(model, "number", 3.0), True),
+        (lambda model, _: setattr(model, "number", model.number + 3.0), True),
+        (lambda model, _: setattr(model, "tensor", model.tensor * 2), True),
+        (lambda model, _: model.tensor.mul_(2), True),
+        (lambda model, _: setattr(model, "by_batch", True), True),
+    ],
+)
+def test_what_changes_is_encoded_again(change: Any, again: bool) -> None:
+    torch.manual_seed(0)
+    ours, plain = (one.eval() for one in pair(Scaled()))
+    with torch.no_grad(), encode_once(ours) as encoded:
+        for _ in range(3):
+            for batch in plain_batches():
+                before = dict(encoded)
+                ours(batch)
+                for model in (ours, plain):
+                    change(model, batch)
+                assert_close(ours(batch), plain(batch.x, batch.edge_index)[: batch.batch_size], 1e-12)
+        assert again or encoded == before
+    assert found_in(ours).reasons == []
