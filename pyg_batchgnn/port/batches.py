@@ -79,19 +79,13 @@ def hop_counts(kind: str, name: Any, counts: Sequence[int]) -> list[Count]:
 def axis_by_size(name: str, value: Tensor, structure: Structure, key: Any = None) -> Axis:
     """Returns what the rows of an argument stand for, by their number, the argument's name and the
     ``key`` of the dict that holds it."""
-    if key is None and not _has(structure, None):
-        return WHOLE
     hops, rows = structure.hops, value.size(0) if value.dim() else -1
-    of_edges = isinstance(key, tuple) or (key is None and name.startswith("edge"))
-    kinds = (("edges", Edges(key, hops)), ("nodes", Nodes(key, hops)))
-    for kind, axis in kinds if of_edges else kinds[::-1]:
-        if key is not None and (kind == "edges") != isinstance(key, tuple):
-            continue
-        if _has(structure, key) and rows == prefix(structure, kind, key, hops):
-            return axis
-        if of_edges:
-            break
-    return WHOLE
+    kinds: list[tuple[str, Axis]] = [("edges", Edges(key, hops))]
+    if not isinstance(key, tuple) and (key is not None or not name.startswith("edge")):
+        kinds = [("nodes", Nodes(key, hops)), *(kinds if key is None else [])]
+    if not _has(structure, key):
+        return WHOLE
+    return next((axis for kind, axis in kinds if rows == prefix(structure, kind, key, hops)), WHOLE)
 
 
 def _has(structure: Structure, name: Any) -> bool:
@@ -132,9 +126,9 @@ class Batch:
         if not all(map(are_plain_edges, edges.values())):
             return None
         nodes = {name: _num_nodes(store) for name, store in of_nodes.items()}
-        counts = {name: store.get("num_sampled_nodes") for name, store in of_nodes.items()}
+        per_hop = {name: store.get("num_sampled_nodes") for name, store in of_nodes.items()}
         edges_per_hop = {name: store.get("num_sampled_edges") for name, store in of_edges.items()}
-        found = sampled_batch(edges, nodes, counts, edges_per_hop)
+        found = sampled_batch(edges, nodes, per_hop, edges_per_hop)
         structure = found or UnsampledGraph(edges, nodes)
         if isinstance(source, HeteroData):
             seeds = {name: int(store.get("batch_size", 0) or 0) for name, store in of_nodes.items()}
@@ -374,7 +368,7 @@ def _native(batch: SampledMinibatch) -> SampledBatch:
         source, _, target = (None, None, None) if one_type else relation
         own = keys if schema.is_plain else SampleKeys(batch.seed, batch.epoch, batch.key, relation)
         in_edges = ops.InEdges(edges.indptr, edges.indices)
-        made = PrefixEdges(in_edges, nodes[target], edges.edges_per_hop, own, nodes[source])
+        made = PrefixEdges(in_edges, nodes[source], nodes[target], edges.edges_per_hop, own)
         relations[None if one_type else relation] = made
     return SampledBatch(relations, nodes, batch.num_layers or 0, keys, DrawnKey())
 

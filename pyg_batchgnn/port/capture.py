@@ -29,7 +29,7 @@ from torch.compiler import is_dynamo_compiling
 
 from pyg_batchgnn.port import leaves, rules
 from pyg_batchgnn.port.batches import ArgumentTensor
-from pyg_batchgnn.port.leaves import LEAF, RETURNED, Leaf
+from pyg_batchgnn.port.leaves import LEAF, RETURNED, Leaf, now
 from pyg_batchgnn.port.modules import CAPTURING
 from pyg_batchgnn.port.recording import WHOLE, Axis, BatchEdges, Edges, Refusal, form_of, leaves_of
 
@@ -44,14 +44,6 @@ class Done(BaseException):
 
 #: Is called with a graph and the values of its placeholders, and returns those of its outputs.
 Run = Callable[["Captured", tuple[Any, ...]], Sequence[Any]]
-
-
-class _Local(threading.local):
-    capture: Capture | None = None
-    run: Run | None = None
-
-
-_local = _Local()
 
 
 @dataclass
@@ -84,11 +76,11 @@ class Captured:
                 one.place = replace(one.place, value=None)
 
     def __call__(self, *values: Any) -> Sequence[Any]:
-        if _local.run is None:
+        if now.run is None:
             raise Miss
         given = zip(values, self.inputs, strict=True)
         values = tuple(one.item() if its.is_number and isinstance(one, Tensor) else one for one, its in given)
-        return _local.run(self, values)
+        return now.run(self, values)
 
 
 #: Returns what is called of a module that is a leaf.
@@ -188,11 +180,11 @@ class Capture:
 
         def make(variable: Any, proxy: Any, number: Any, **options: Any) -> None:
             made(variable, proxy, number, **options)
-            self.sizes.extend(_sizes_in(number) if _local.capture is self else ())
+            self.sizes.extend(_sizes_in(number) if now.capture is self else ())
 
         def decide(environment: Any, node: Any, *args: Any, **options: Any) -> Any:
             found = decided(environment, node, *args, **options)
-            self.sizes.extend([(found, node.hint)] if _local.capture is self else ())
+            self.sizes.extend([(found, node.hint)] if now.capture is self else ())
             return found
 
         return leaves.in_place({(SymNodeVariable, "__init__"): make, (ShapeEnv, "evaluate_sym_node"): decide})
@@ -264,7 +256,7 @@ def _check_code(capture: Capture) -> Collection[str]:
 
 
 def _backend(module: torch.fx.GraphModule, _: Any) -> Captured:
-    capture = _local.capture
+    capture = now.capture
     if capture is None:
         raise Miss
     names = _check_code(capture)
@@ -385,11 +377,11 @@ class CapturedFunction:
         self._known = torch._dynamo.run(self._function)
 
     def run(self, forward: Any, model: torch.nn.Module, arguments: Mapping[str, Any], run: Run) -> Any:
-        outer, _local.run = _local.run, run
+        outer, now.run = now.run, run
         try:
             return self._known(forward, model, arguments)
         finally:
-            _local.run = outer
+            now.run = outer
 
     def capture(
         self,
@@ -408,18 +400,18 @@ class CapturedFunction:
         import torch.fx.experimental._config as shapes
 
         known = {name: one for name, one in _SETTINGS.items() if hasattr(torch._dynamo.config, name)}
-        outer = _local.capture, _local.run
+        outer = now.capture, now.run
         capture = Capture(model, described, {id(one): one for one in model.modules()})
         with ExitStack() as stack:
             stack.enter_context(_capturing)
-            stack.enter_context(leaves.as_leaves(capture.modules, capture.written, trims))
+            stack.enter_context(leaves.as_leaves(capture.modules.values(), trims))
             stack.enter_context(torch._dynamo.config.patch(known))
             sources: Any = torch.compiler.config
             stack.enter_context(sources.patch(dynamic_sources=_OF_BATCHES))
             stack.enter_context(capture.watched())
             patch: Any = shapes.patch  # type: ignore[attr-defined]
             stack.enter_context(patch(use_duck_shape=False, backed_size_oblivious=oblivious))
-            _local.capture, _local.run = capture, run
+            now.capture, now.run = capture, run
             CAPTURING.append(threading.get_ident())
             try:
                 return self._compile(forward, model, arguments, capture)
@@ -427,7 +419,7 @@ class CapturedFunction:
                 raise Refusal(_reason(error)) from error
             finally:
                 CAPTURING.pop()
-                _local.capture, _local.run = outer
+                now.capture, now.run = outer
 
     def _compile(self, forward: Any, model: Any, arguments: Mapping[str, Any], capture: Capture) -> Any:
         try:

@@ -91,8 +91,8 @@ def _share(frame: Frame, number: int, distinct: Frame | None, copies: Copies, kn
         if known is not None:
             rows = known.of(axis.name).keep(number, rows) if number in frame.program.kept else None
         frame.values[number] = partial(copies.nodes(axis.name).spread, rows, count)  # type: ignore[union-attr]
-    known = frame.encoded.get(axis.name, (0, 0))
-    frame.encoded[axis.name] = max(known[0], count), max(known[1], computed)
+    before = frame.encoded.get(axis.name, (0, 0))
+    frame.encoded[axis.name] = max(before[0], count), max(before[1], computed)
 
 
 def _value(frame: Frame, leaf: Any, hops: int | None) -> Any:

@@ -238,7 +238,7 @@ def is_hooked(module: Any) -> bool:
 def _why_by_functions(module: Any, path: str = "") -> str | None:
     back = [getattr(type(module), name, None) for name in ("_jinja_propagate", "_orig_propagate")]
     for name, value in vars(module).items():
-        if not callable(value) or (isinstance(value, Hashable) and value in _BY_ROW_FUNCTIONS):
+        if not callable(value) or (isinstance(value, Hashable) and value in rules.ACTIVATIONS):
             continue
         # PyG itself puts this on an instance when an explanation ends.
         if name == "propagate" and getattr(value, "__func__", None) in back:
@@ -334,13 +334,6 @@ _CLOSED = {
     *(aggr.Set2Set, aggr.SetTransformerAggregation, aggr.GraphMultisetTransformer),
     *(aggr.MultiAggregation, dna_conv.MultiHead),
 }
-_FUNCTIONS = (
-    *("abs", "celu", "celu_", "elu", "elu_", "exp", "gelu", "hardsigmoid", "hardswish", "hardtanh"),
-    *("leaky_relu", "leaky_relu_", "logsigmoid", "mish", "relu", "relu6", "relu_", "selu", "selu_"),
-    *("sigmoid", "sigmoid_", "silu", "sin", "softplus", "softsign", "square", "tanh", "tanhshrink"),
-)
-_HOMES = (torch, torch.nn.functional, Tensor)
-_BY_ROW_FUNCTIONS = {getattr(home, name) for home in _HOMES for name in _FUNCTIONS if hasattr(home, name)}
 
 
 # Their ``propagate`` is captured, though it is called as one step: so everything that ``message``,

@@ -7,8 +7,8 @@ which names the module and its arguments. The operator has a fake kernel alone.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,10 +36,10 @@ _names: dict[type, tuple[str, ...]] = {}
 
 
 class _Now(threading.local):
-    """The modules that this thread captures."""
+    """What this thread captures and runs."""
 
-    modules: Mapping[int, torch.nn.Module] | None = None  # those of the model, by their ids
-    written: Collection[int] = ()  # the ids of those that are no leaves
+    capture: Any = None  # the `Capture`, whose modules these are
+    run: Any = None  # what runs a captured graph
 
 
 now = _Now()
@@ -98,7 +98,8 @@ _LEARNS = torch.zeros((), requires_grad=True)
 @torch._dynamo.assume_constant_result  # type: ignore[untyped-decorator]
 def _learns(number: int) -> bool | None:
     """Returns whether a leaf module has parameters with gradients; None if it is no leaf."""
-    module = None if now.modules is None or number in now.written else now.modules.get(number)
+    capture = now.capture
+    module = None if capture is None or number in capture.written else capture.modules.get(number)
     if module is None or all((type(module), one) not in _originals for one, _ in _FORWARDS.values()):
         return None
     return any(one.requires_grad for one in module.parameters())
@@ -167,14 +168,13 @@ _FORWARDS = {
 _OURS = [function for _, function in _FORWARDS.values()]
 
 
-@contextmanager
 def as_leaves(
-    modules: Mapping[int, torch.nn.Module], written: Collection[int], trims: Sequence[type[torch.nn.Module]]
-) -> Iterator[None]:
-    """Replaces the ``forward`` of leaf modules for the tracer, in this thread alone. ``modules``:
-    the modules of the model by id. ``written``: the ids of those that are no leaves."""
+    modules: Iterable[torch.nn.Module], trims: Sequence[type[torch.nn.Module]]
+) -> AbstractContextManager[None]:
+    """Replaces the ``forward`` of leaf modules for the tracer. Other threads see that there is no
+    capture."""
     functions: dict[tuple[type, str], Any] = {}
-    for module in modules.values():
+    for module in modules:
         kind, how = type(module), kind_of_leaf(module, trims)
         if how is None or (kind, name := _FORWARDS[how][0]) in functions:
             continue
@@ -183,13 +183,7 @@ def as_leaves(
         if how == "conv":
             code: Any = rules.kind_of(module).forward.__code__
             _names[kind] = code.co_varnames[1 : code.co_argcount]
-    outer = now.modules, now.written
-    with in_place(functions):
-        now.modules, now.written = modules, written
-        try:
-            yield
-        finally:
-            now.modules, now.written = outer
+    return in_place(functions)
 
 
 @contextmanager
@@ -211,8 +205,7 @@ def in_place(functions: Mapping[tuple[type, str], Any]) -> Iterator[None]:
 
 
 def _fake(tensors: Sequence[Tensor], module: int, names: str, _: Any) -> list[Tensor]:
-    assert now.modules is not None
-    found, leaf = now.modules[module], Leaf.of(tensors, module, names)
+    found, leaf = now.capture.modules[module], Leaf.of(tensors, module, names)
     if leaf.plain is not None:
         return [torch.empty_like(leaf.plain)]
     if not isinstance(found, MessagePassing):

@@ -17,23 +17,25 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from pyg_batchgnn.port.recording import Count, Form, tensors
 
-#: Element by element, of one or several tensors.
+#: Element by element. Layers hold functions of the first kind as attributes.
+_ACTIVATIONS = """
+    abs celu elu exp gelu hardsigmoid hardswish hardtanh leaky_relu logsigmoid mish relu relu6
+    selu sigmoid silu sin softplus softsign square tanh tanhshrink
+"""
 _ELEMENTWISE = """
-    abs absolute acos acosh add addcdiv addcmul alpha_dropout angle arctan arctan2 asin asinh
-    atan atan2 atanh bitwise_and bitwise_not bitwise_or bitwise_xor bfloat16 bool celu ceil
-    clamp clamp_max clamp_min clip clone contiguous copysign cos cosh deg2rad detach div divide
-    double dropout elu eq erf erfc erfinv exp exp2 expm1 feature_dropout fix float float_power
-    floor floor_divide fmax fmin fmod frac ge gelu greater greater_equal gt half hardshrink
-    hardsigmoid hardswish hardtanh heaviside hypot int isfinite isinf isnan ldexp le leaky_relu
-    lerp less less_equal lgamma log log10 log1p log2 logaddexp logical_and logical_not
-    logical_or logical_xor logit logsigmoid long lt masked_fill maximum minimum mish mul
-    multiply nan_to_num ne neg negative not_equal positive pow prelu rad2deg real reciprocal
-    relu relu6 remainder round rrelu rsqrt rsub selu sigmoid sign sgn silu sin sinc sinh
-    softplus softshrink softsign sqrt square sub subtract tan tanh tanhshrink threshold to
-    true_divide trunc type type_as where xlogy __and__ __or__ __xor__ __invert__ __rsub__
-    __rpow__ __rdiv__ __rfloordiv__ __rmod__ __pow__ __truediv__ __rtruediv__ __floordiv__
-    __mod__ __neg__ __abs__ __add__ __radd__ __sub__ __mul__ __rmul__ __eq__ __ne__ __lt__
-    __le__ __gt__ __ge__ truediv floordiv mod and_ or_ xor invert zeros_like ones_like full_like
+    absolute acos acosh add addcdiv addcmul alpha_dropout angle arctan arctan2 asin asinh atan
+    atan2 atanh bitwise_and bitwise_not bitwise_or bitwise_xor bfloat16 bool ceil clamp clamp_max
+    clamp_min clip clone contiguous copysign cos cosh deg2rad detach div divide double dropout eq
+    erf erfc erfinv exp2 expm1 feature_dropout fix float float_power floor floor_divide fmax fmin
+    fmod frac ge greater greater_equal gt half hardshrink heaviside hypot int isfinite isinf isnan
+    ldexp le lerp less less_equal lgamma log log10 log1p log2 logaddexp logical_and logical_not
+    logical_or logical_xor logit long lt masked_fill maximum minimum mul multiply nan_to_num ne
+    neg negative not_equal positive pow prelu rad2deg real reciprocal remainder round rrelu rsqrt
+    rsub sign sgn sinc sinh softshrink sqrt sub subtract tan threshold to true_divide trunc type
+    type_as where xlogy __and__ __or__ __xor__ __invert__ __rsub__ __rpow__ __rdiv__ __rfloordiv__
+    __rmod__ __pow__ __truediv__ __rtruediv__ __floordiv__ __mod__ __neg__ __abs__ __add__
+    __radd__ __sub__ __mul__ __rmul__ __eq__ __ne__ __lt__ __le__ __gt__ __ge__ truediv floordiv
+    mod and_ or_ xor invert zeros_like ones_like full_like
 """
 _ALONG_FIRST = """
     softmax log_softmax softmin cumsum cumprod glu logcumsumexp sum mean amax amin max min argmax
@@ -65,7 +67,9 @@ def _named(names: Iterable[str]) -> dict[Any, str]:
     return found
 
 
-_BY_ELEMENT, _BY_DIM = _named(_ELEMENTWISE.split()), _named(_ALONG)
+ACTIVATIONS = _named(f"{one}{end}" for one in _ACTIVATIONS.split() for end in ("", "_"))
+_BY_ELEMENT = _named((*_ACTIVATIONS.split(), *_ELEMENTWISE.split()))
+_BY_DIM = _named(_ALONG)
 _PRODUCT, _RESHAPE = _named(_PRODUCTS), _named(_RESHAPES)
 _TRANSPOSES = _named(("transpose", "swapaxes", "swapdims", "movedim", "permute"))
 _CELL = {getattr(torch._VF, name) for name in ("gru_cell", "lstm_cell", "rnn_tanh_cell", "rnn_relu_cell")}

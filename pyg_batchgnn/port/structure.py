@@ -55,23 +55,17 @@ class SampleKeys:
         return key if self.names is None else nn.named_key(key, self.names)
 
 
+@dataclass(eq=False)
 class PrefixEdges:
     """The edges of one relation in a batch, by destination. Each layer takes a prefix (design,
-    section 3). ``targets``, ``sources``: the nodes of the two types. ``keys``: for dropout, if a
-    loader of this process made the sample."""
+    section 3)."""
 
-    def __init__(
-        self,
-        in_edges: ops.InEdges,
-        targets: NodesByHop,
-        edges_per_hop: Sequence[int],
-        keys: SampleKeys | None = None,
-        sources: NodesByHop | None = None,
-    ) -> None:
-        self.in_edges, self.of_targets, self.edges_per_hop = in_edges, targets, list(edges_per_hop)
-        self.of_sources = targets if sources is None else sources
-        self.keys = keys
-        self._graphs: dict[tuple[int, int, bool, int | None], LayerGraph] = {}
+    in_edges: ops.InEdges
+    of_sources: NodesByHop
+    of_targets: NodesByHop
+    edges_per_hop: list[int]
+    keys: SampleKeys | None = None  # for dropout, if a loader of this process made the sample
+    _graphs: dict[tuple[int, int, bool, int | None], LayerGraph] = field(default_factory=dict)
 
     @property
     def hops(self) -> int:
@@ -129,7 +123,7 @@ def known_prefixes(edge_index: Tensor) -> PrefixEdges | None:
         in_edges = ops.InEdges(sample.indptr, sample.indices)
         keys = SampleKeys(sample.seed, sample.epoch, sample.key)
         nodes = NodesByHop(sample.nodes_per_hop, sample.node)
-        found = _prefixes[sample] = PrefixEdges(in_edges, nodes, sample.edges_per_hop, keys)
+        found = _prefixes[sample] = PrefixEdges(in_edges, nodes, nodes, sample.edges_per_hop, keys)
     return found
 
 
@@ -144,7 +138,7 @@ def sorted_prefixes(
     whole = nn.whole_graph(edge_index, sum(sources.per_hop), sum(targets.per_hop))
     if whole.edge is not None:
         return None
-    found = PrefixEdges(whole.in_edges, targets, edges_per_hop, sources=sources)
+    found = PrefixEdges(whole.in_edges, sources, targets, list(edges_per_hop))
     for hops in range(1, found.hops + 1):
         edges, expanded = found.edges(hops), found.targets(hops)
         if int(whole.indptr[expanded]) != edges:
@@ -448,7 +442,8 @@ class Copies:
         made._nodes = dict(self._nodes)
         for name in {axes[number].name for number in rows}:
             own = {number: one for number, one in rows.items() if axes[number].name == name}
-            made._nodes[name], of_type = known.of(name).renew(self._ids[name], self._nodes[name], own)
+            nodes: Any = self._nodes[name]
+            made._nodes[name], of_type = known.of(name).renew(self._ids[name], nodes, own)
             new |= of_type
         return made, new
 

@@ -430,9 +430,10 @@ class _Translator:
     def _conv(self, path: str, module: Any, leaf: Leaf) -> Call:
         (x,), values = leaf.args, dict(leaf.kwargs)
         edge_index = values.pop("edge_index")
-        reads = Reads(*(x if isinstance(x, tuple) else (x, x)), edge_index, values)
+        sources, targets = x if isinstance(x, tuple) else (x, x)
+        reads = Reads(sources, targets, edge_index, values)
         reason = self._reason_against(reads)
-        way = f"{_kind(module)} {reason}"
+        way: Way | str = f"{_kind(module)} {reason}"
         if reason is None:
             way = self._judge(module, *self._shaped((x, edge_index, values)))
         self._note = way if isinstance(way, str) else ""
