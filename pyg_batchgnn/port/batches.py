@@ -20,7 +20,18 @@ from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn import nn, ops
 from pyg_batchgnn.port.modules import are_plain_edges, fits, refuse_batch, refuse_on_device, seeds_of
-from pyg_batchgnn.port.recording import WHOLE, Axis, BatchEdges, Count, Edges, Form, Nodes, Refusal, SeedIds
+from pyg_batchgnn.port.recording import (
+    WHOLE,
+    Axis,
+    BatchEdges,
+    Count,
+    Edges,
+    Form,
+    Nodes,
+    Prefix,
+    Refusal,
+    SeedIds,
+)
 from pyg_batchgnn.port.structure import (
     DrawnKey,
     InducedBatch,
@@ -67,7 +78,7 @@ class ArgumentTensor:
         if isinstance(self.value, (Tensor, nn.RowView)):
             return torch.empty(tuple(self.value.shape), dtype=self.value.dtype)
         assert isinstance(self.axis, BatchEdges)
-        edges = prefix(structure, "edges", self.axis.relation, structure.hops)
+        edges = prefix(structure, "edges", self.axis.name, structure.hops)
         return torch.empty((2, edges), dtype=torch.int64)
 
 
@@ -80,12 +91,12 @@ def axis_by_size(name: str, value: Tensor, structure: Structure, key: Any = None
     """Returns what the rows of an argument stand for, by their number, the argument's name and the
     ``key`` of the dict that holds it."""
     hops, rows = structure.hops, value.size(0) if value.dim() else -1
-    kinds: list[tuple[str, Axis]] = [("edges", Edges(key, hops))]
+    axes: list[Prefix] = [Edges(key, hops)]
     if not isinstance(key, tuple) and (key is not None or not name.startswith("edge")):
-        kinds = [("nodes", Nodes(key, hops)), *(kinds if key is None else [])]
+        axes = [Nodes(key, hops), *(axes if key is None else [])]
     if not _has(structure, key):
         return WHOLE
-    return next((axis for kind, axis in kinds if rows == prefix(structure, kind, key, hops)), WHOLE)
+    return next((one for one in axes if rows == prefix(structure, one.kind, key, hops)), WHOLE)
 
 
 def _has(structure: Structure, name: Any) -> bool:

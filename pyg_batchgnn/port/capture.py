@@ -31,7 +31,7 @@ from pyg_batchgnn.port import leaves, rules
 from pyg_batchgnn.port.batches import ArgumentTensor
 from pyg_batchgnn.port.leaves import LEAF, RETURNED, Leaf, now
 from pyg_batchgnn.port.modules import CAPTURING
-from pyg_batchgnn.port.recording import WHOLE, Axis, BatchEdges, Edges, Refusal, form_of, leaves_of
+from pyg_batchgnn.port.recording import WHOLE, Axis, BatchEdges, Edges, Prefix, Refusal, leaves_of
 
 
 class Miss(BaseException):
@@ -62,8 +62,7 @@ class Captured:
 
     module: torch.fx.GraphModule  # the graph
     inputs: list[Input]  # of each placeholder
-    #: the comparisons of sizes that the graph depends on
-    branches: list[tuple[str, set[str]]] = field(default_factory=list)
+    decided: set[str] = field(default_factory=set)  # the symbols of sizes whose comparisons it depends on
     is_sure: bool = False  # nothing took a size of 0 or 1 for another
     made: Any = None  # what its owner made of it
 
@@ -127,11 +126,11 @@ def symbols(captured: Captured) -> dict[str, Axis]:
     placeholders = (one for one in captured.module.graph.nodes if one.op == "placeholder")
     for node, one in zip(placeholders, captured.inputs, strict=True):
         place = one.place
-        if not isinstance(place, ArgumentTensor) or one.dim is not None or form_of(place.axis) is None:
+        axis = place.axis if isinstance(place, ArgumentTensor) and one.dim is None else None
+        if not isinstance(axis, Prefix):
             continue
-        axis = place.axis
-        size = node.meta["example_value"].shape[1 if isinstance(axis, BatchEdges) else 0]
-        counted = Edges(axis.relation, axis.hops) if isinstance(axis, BatchEdges) else axis
+        size = node.meta["example_value"].shape[axis.dim]
+        counted = Edges(axis.name, axis.hops) if isinstance(axis, BatchEdges) else axis
         if not isinstance(size, int):
             known = found.setdefault(str(size), counted)
             found[str(size)] = counted if known == counted else None
@@ -280,7 +279,7 @@ def _backend(module: torch.fx.GraphModule, _: Any) -> Captured:
     modes = (getattr(one, "fake_mode", None) for one in values)
     environment = next((mode.shape_env for mode in modes if mode is not None), None)
     sure = _BY_LAYOUT.isdisjoint(names) and _are_right([*capture.sizes, *_sizes_in(values)], environment)
-    return Captured(module, inputs, _branches(environment), sure)
+    return Captured(module, inputs, _decided(environment), sure)
 
 
 def _sizes_in(value: Any) -> list[tuple[Any, Any]]:
@@ -300,9 +299,9 @@ def _are_right(sizes: Iterable[tuple[Any, Any]], environment: Any) -> bool:
     return all(one.xreplace(values) == now for one, now in known)
 
 
-def _branches(environment: Any) -> list[tuple[str, set[str]]]:
+def _decided(environment: Any) -> set[str]:
     guards = [] if environment is None else [one.expr for one in environment.guards]
-    return [(str(one), {str(symbol) for symbol in one.free_symbols}) for one in guards if not _is_always(one)]
+    return {str(symbol) for one in guards if not _is_always(one) for symbol in one.free_symbols}
 
 
 def _is_always(guard: Any) -> bool:

@@ -148,7 +148,7 @@ class Trial:
             elif isinstance(place, Count):
                 made.append(place.form.value(structure.counter))
             elif isinstance(place, ArgumentTensor) and dim is not None:
-                form = form_of(place.axis) if dim == isinstance(place.axis, BatchEdges) else None
+                form = form_of(place.axis, dim)
                 made.append(value if form is None else form.value(structure.counter))
             elif isinstance(value, Tensor):
                 made.append(clones[id(value)] if id(value) in clones else self._clone(value, wide))
@@ -219,12 +219,12 @@ class SmallBatch:
     def value(self, leaf: ArgumentTensor) -> Tensor:
         axis = leaf.axis
         if isinstance(axis, BatchEdges):
-            return self.edge_index[axis.relation]
+            return self.edge_index[axis.name]
         value = leaf.tensor().detach()
         if isinstance(axis, Nodes):
             return value[self.nodes[axis.name][: prefix(self.structure, "nodes", axis.name, axis.hops)]]
         if isinstance(axis, Edges):
-            return value[self.edges[axis.relation]]
+            return value[self.edges[axis.name]]
         if isinstance(axis, SeedIds):
             return self._links(axis, value)
         return value

@@ -50,9 +50,7 @@ class Frame:
     encoded: dict[Any, tuple[int, int]] = field(default_factory=dict)
 
     def rows(self, axis: Any, hops: int) -> int:
-        if isinstance(axis, Nodes):
-            return prefix(self.structure, "nodes", axis.name, hops)
-        return prefix(self.structure, "edges", axis.relation, hops)
+        return prefix(self.structure, axis.kind, axis.name, hops)
 
 
 def run(frame: Frame, inputs: Sequence[Any], copies: Copies, known: Known | None = None) -> list[Any]:
@@ -276,7 +274,7 @@ def _conv_input(frame: Frame, step: ProgramStep, conv: Any) -> tuple[nn.ConvInpu
     x = take(frame, reads.sources, above, in_place=True)
     drops = frame.drops and conv.training and bool(getattr(conv, "dropout", 0.0))
     drops = drops or step.dropout is not None
-    graph = frame.structure.graph(axis.relation, step.call.layer + 1, step.hops, axis.hops, drops)
+    graph = frame.structure.graph(axis.name, step.call.layer + 1, step.hops, axis.hops, drops)
     counted = graph.whole or graph
     values = {
         name: take(frame, ref, axis.hops)[: (counted if name == "edge_weight" else graph).num_edges]

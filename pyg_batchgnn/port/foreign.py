@@ -20,7 +20,7 @@ from torch.nn.utils import parametrize
 from torch_geometric.nn.conv import MessagePassing, dna_conv, gen_conv
 
 from pyg_batchgnn.port import rules
-from pyg_batchgnn.port.recording import Edges, Fixed, Recording, refs
+from pyg_batchgnn.port.recording import Edges, Recording, refs
 
 Module = torch.nn.Module
 #: Says why something looks at other rows or edges, in a clause that begins with a verb, or None.
@@ -368,7 +368,7 @@ def reason_of_own(recording: Recording, result: int, begin: Collection[int]) -> 
         open_ones += refs((call.args, call.kwargs))
         axes = [recording.axes[one] for one in call.results]
         gathers = call.target in _GATHERS and isinstance(axes[0], Edges)
-        if call.by_row or gathers or is_pygs(call.files) or all(isinstance(one, Fixed) for one in axes):
+        if call.by_row or gathers or is_pygs(call.files) or recording.are_fixed(call.results):
             continue
         return f"is not known, and {call.note or 'it looks at all rows or edges'} ({call.where})"
     return None

@@ -32,10 +32,10 @@ from pyg_batchgnn.port.program import (
     reads_as_sources,
 )
 from pyg_batchgnn.port.recording import (
+    FIXED,
     BatchEdges,
     Counter,
     Edges,
-    Fixed,
     Nodes,
     Ref,
     Refusal,
@@ -241,7 +241,7 @@ class _Layers:
         self._order()
 
     def _order(self) -> None:
-        if self._recording.branches or has_counts(self._recording.output):
+        if self._recording.decides or has_counts(self._recording.output):
             raise LayerwiseError(_USES_SIZES.format(""))
         for number in self._recording.inputs:
             if self._is_rows(number):
@@ -252,7 +252,7 @@ class _Layers:
                 self._of_edges.append(step)
                 continue
             read = [self._values[one].level for one in step.reads if one in self._values]
-            fixed = all(isinstance(self._program.axes[one], Fixed) for one in step.reads)
+            fixed = self._recording.are_fixed(step.reads)
             level = -1 if fixed else max(read, default=0) + is_convolution(step)
             self._levels.setdefault(level, []).append(step)
             for one in step.results(self._program):
@@ -293,7 +293,8 @@ class _Layers:
                 raise LayerwiseError(_USES_SIZES.format(f" ({call.where})"))
             if call.by_row or call.message_passing is not None:
                 continue
-            if all(isinstance(self._program.axes[one], (Fixed, BatchEdges)) for one in part.reads):
+            axes = {self._program.axes[one] for one in part.reads} - {FIXED}
+            if all(isinstance(one, BatchEdges) for one in axes):
                 continue
             why = call.note or "it looks at other rows"
             raise LayerwiseError(f"inference computes every row by itself, but {why} ({call.where})")
@@ -318,7 +319,7 @@ class _Layers:
         for call in (one for step in self._levels.get(level, []) for one in step.calls):
             if call.message_passing is not None:
                 axis: Any = self._program.axes[call.reads.edges.number]
-                yield call, module_of(call, self._model), axis.relation or self._schema.relations[0]
+                yield call, module_of(call, self._model), axis.name or self._schema.relations[0]
 
     def _weights(self, level: int) -> dict[Relation, str]:
         """Returns the name of the edge weights by which each relation's `GCNConv` normalises."""
@@ -401,7 +402,7 @@ class _Layers:
             for number in self._recording.inputs:
                 axis = self._program.axes[number]
                 if isinstance(axis, BatchEdges):
-                    frame.values[number] = lambda relation=axis.relation: structure.edge_index(relation)
+                    frame.values[number] = lambda relation=axis.name: structure.edge_index(relation)
             for number, (name, relation) in self._edge_values.items():
                 by_relation = edges.piece.edge_values[name]
                 frame.values[number] = by_relation.get(relation or self._schema.relations[0])
@@ -461,7 +462,7 @@ class _Layers:
         def value(leaf: Any) -> Any:
             if not isinstance(leaf, Ref):
                 return leaf
-            if isinstance(self._program.axes[leaf.number], Fixed):
+            if self._program.axes[leaf.number] is FIXED:
                 return frame.values[leaf.number]
             return self._values[leaf.number].finished(self._nodes.rank)
 

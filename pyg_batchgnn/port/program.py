@@ -19,12 +19,12 @@ from pyg_batchgnn import nn
 from pyg_batchgnn.nn.models import is_row_wise_norm
 from pyg_batchgnn.port import rules
 from pyg_batchgnn.port.recording import (
-    BatchEdges,
+    FIXED,
     Call,
     Edges,
-    Fixed,
     ModuleCall,
     Nodes,
+    Prefix,
     Recording,
     Ref,
     SeedIds,
@@ -108,7 +108,7 @@ class Program:
 
     def full(self, number: int) -> int:
         axis = self.axes[number]
-        return axis.hops if isinstance(axis, (Nodes, Edges, BatchEdges)) else 0
+        return axis.hops if isinstance(axis, Prefix) else 0
 
     def _ask(self, tree: Any, hops: int | None = None) -> None:
         """Asks for the rows of values up to ``hops``; None for all rows."""
@@ -159,14 +159,13 @@ class Program:
                 if has_counts((call.args, call.kwargs)):
                     return None
                 found.update(refs((call.args, call.kwargs)))
-        fixed = all(isinstance(self.axes[one], Fixed) for one in found)
+        fixed = self.recording.are_fixed(found)
         return [one for one in self.recording.inputs if one in found] if fixed else None
 
     def is_by_row(self, model: torch.nn.Module) -> bool:
         """Returns whether no step of the seeds' rows takes statistics over rows."""
         for call in (one for step in self.steps for one in step.calls):
-            fixed = all(isinstance(self.axes[one], Fixed) for one in call.results)
-            by_row = call.by_row or call.message_passing is not None or fixed
+            by_row = call.by_row or call.message_passing or self.recording.are_fixed(call.results)
             if call.writes or not by_row or _takes_statistics(call, model):
                 return False
         return True
@@ -330,7 +329,7 @@ def _types(values: Sequence[int], recording: Recording) -> set[TypeName]:
 
 
 def _pays(call: Call, recording: Recording) -> bool:
-    fixed = (isinstance(recording.axes[one], Fixed) for one in refs((call.args, call.kwargs)))
+    fixed = (recording.axes[one] is FIXED for one in refs((call.args, call.kwargs)))
     return isinstance(call.target, ModuleCall) or any(fixed)
 
 

@@ -27,18 +27,17 @@ from pyg_batchgnn.port.recording import (
     Call,
     Count,
     Edges,
-    Fixed,
     Form,
     Judge,
     ModuleCall,
     Nodes,
+    Other,
     Reads,
     Recording,
     Ref,
     Refusal,
     SeedIds,
     Way,
-    Whole,
     axis_cut,
     form_of,
     form_of_sum,
@@ -91,7 +90,7 @@ class _Translator:
         self._shapes: list[Any] = []
         self._storages: list[Any] = []
         self._symbols = symbols(captured)
-        self.found.branches = [text for text, names in captured.branches if names & self._symbols.keys()]
+        self.found.decides = not captured.decided.isdisjoint(self._symbols)
         self._by_id: dict[int, int] = {}
         self._now: dict[int, int] = {}
         self._poisoned: dict[int, Refusal] = {}
@@ -236,10 +235,9 @@ class _Translator:
 
     def _size(self, ref: Ref, dim: Any) -> Any:
         value, axis = self._shapes[ref.number], self.found.axes[ref.number]
-        if type(dim) is int:
-            form = form_of(axis)
-            if form is not None and dim % value.dim() == isinstance(axis, BatchEdges):
-                return Count(0, form)
+        form = form_of(axis, dim % value.dim()) if type(dim) is int else None
+        if form is not None:
+            return Count(0, form)
         return self._add(Tensor.size, (ref, dim), {}, WHOLE, by_row=False).result
 
     def _function(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -263,7 +261,7 @@ class _Translator:
         if out is not None or (kept is not None and not isinstance(written, Ref)):
             raise self._refusal(f"{name} writes to a tensor")
         if kept is not None:
-            self._check_written(written.number, isinstance(self.found.axes[written.number], Fixed))
+            self._check_written(written.number, self.found.axes[written.number] is FIXED)
             func, args, kwargs = kept
         if func in (Tensor.narrow, torch.narrow):
             each = {**dict(zip(("input", "dim", "start", "length"), args, strict=False)), **kwargs}
@@ -315,16 +313,16 @@ class _Translator:
         if end is None or not isinstance(table, Nodes):
             return False
         edges: Any = self._axis(index)
-        source, _, target = edges.relation or (None, None, None)
+        source, _, target = edges.name or (None, None, None)
         return table.name == (source, target)[end] and table.hops >= edges.hops - end
 
     def _is_written_whole(self, number: int) -> bool:
         """Returns whether a write may stay as it is: its memory holds neither rows nor an input."""
-        if isinstance(self.found.axes[number], Fixed):
+        if self.found.axes[number] is FIXED:
             return True
         storage = self._storages[number]
         sharing = [one for one, other in enumerate(self._storages) if other == storage is not None]
-        whole = all(isinstance(self.found.axes[one], Whole) for one in sharing)
+        whole = all(self.found.axes[one] is WHOLE for one in sharing)
         return bool(sharing) and whole and not set(sharing) & set(self.found.inputs)
 
     def _check_written(self, number: int, fixed: bool = False) -> None:
@@ -364,10 +362,10 @@ class _Translator:
         taken = self._taken(func, args, kwargs)
         if taken is not None:
             return taken
-        with_rows = {one for one in axes if not isinstance(one, Fixed)}
-        if with_rows and all(isinstance(one, SeedIds) for one in with_rows):
+        with_rows = axes - {FIXED}
+        if all(isinstance(one, SeedIds) for one in with_rows):
             return (next(iter(with_rows)) if func in _SELECTS else WHOLE), False
-        beside = {one for one in with_rows if not isinstance(one, Whole)}
+        beside = with_rows - {WHOLE}
         if len(beside) != 1:
             return WHOLE, False
         (axis,) = beside
@@ -376,7 +374,7 @@ class _Translator:
             if cut is not None:
                 return cut, True
             if isinstance(axis, BatchEdges) and type(args[1]) is int and args[1] in (0, 1, -1, -2):
-                return Edges(axis.relation, axis.hops), False
+                return Edges(axis.name, axis.hops), False
         if isinstance(axis, (Nodes, Edges)):
             rows = lambda one: self._axis(one) == axis  # noqa: E731
             if rules.is_by_row(func, args, kwargs, rows, form_of(axis)):
@@ -398,7 +396,7 @@ class _Translator:
         of_table, by_row = self._axis(table), self._axis(index)
         if not ids or not isinstance(by_row, (Nodes, Edges)):
             return None
-        if isinstance(of_table, (Fixed, Whole)) or (isinstance(of_table, Nodes) and of_table.hops == 0):
+        if isinstance(of_table, Other) or (isinstance(of_table, Nodes) and of_table.hops == 0):
             return by_row, True
         return (by_row, False) if self._by_id[id(index)] in self._ends else None
 
@@ -415,7 +413,7 @@ class _Translator:
         starts = part.start is None or (type(part.start) is int and part.start == 0)
         if not starts or part.step is not None or not isinstance(part.stop, Count):
             return None
-        return axis_cut(axis, part.stop.form) if dim == isinstance(axis, BatchEdges) else None
+        return axis_cut(axis, part.stop.form) if form_of(axis, dim) is not None else None
 
     def _leaf(self, leaf: Leaf) -> list[Ref]:
         path, module = self._modules[leaf.module]
@@ -475,13 +473,13 @@ class _Translator:
             return "is called with other rows than those of the nodes"
         if not isinstance(edges, BatchEdges):
             return "passes messages over other edges than those of the batch"
-        source, _, target = edges.relation or (None, None, None)
+        source, _, target = edges.name or (None, None, None)
         if (above.name, rows.name) != (source, target):
             return "is called with rows of other types than those of its edges"
         cut = reads.sources is not reads.targets and rows.hops == edges.hops - 1
         if above.hops != edges.hops or not (rows.hops == edges.hops or cut):
             return "is called with rows and edges of different hops"
-        if not values <= {Edges(edges.relation, edges.hops)}:
+        if not values <= {Edges(edges.name, edges.hops)}:
             return "is called with arguments that are no values of edges"
         return None
 
@@ -587,8 +585,7 @@ def _shape(value: Any) -> Tensor | None:
 
 
 def _form_of_dim(place: ArgumentTensor, dim: int) -> Form | None:
-    form = form_of(place.axis)
-    if form is not None and dim == isinstance(place.axis, BatchEdges):
+    if (form := form_of(place.axis, dim)) is not None:
         return form
     sizes = place.columns
     return Form.of({}, sizes[dim - 1]) if sizes is not None and 0 < dim <= len(sizes) else None
