@@ -94,17 +94,10 @@ def axis_by_size(name: str, value: Tensor, structure: Structure, key: Any = None
     axes: list[Prefix] = [Edges(key, hops)]
     if not isinstance(key, tuple) and (key is not None or not name.startswith("edge")):
         axes = [Nodes(key, hops), *(axes if key is None else [])]
-    if not _has(structure, key):
-        return WHOLE
-    return next((one for one in axes if rows == prefix(structure, one.kind, key, hops)), WHOLE)
-
-
-def _has(structure: Structure, name: Any) -> bool:
     try:
-        structure.counter(("edges" if isinstance(name, tuple) else "nodes", name, 0))
-    except KeyError:
-        return False
-    return True
+        return next((one for one in axes if rows == prefix(structure, one.kind, key, hops)), WHOLE)
+    except KeyError:  # there is no such type or relation
+        return WHOLE
 
 
 def is_batch(one: Any) -> bool:
@@ -518,12 +511,21 @@ def _beside_batch(
 
 def _as_given(arguments: dict[str, Any]) -> Bound | None:
     """Returns the arguments of a call without a batch. The first edge index is the graph."""
-    by_type = any(map(_is_by_type, arguments.values()))
-    rows, edges = (_typed_graph if by_type else _plain_graph)(list(arguments.values()), arguments.get("x"))
+    values = list(arguments.values())
+    by_type = any(map(_is_by_type, values))
+    if by_type:
+        dicts = (one for one in values if isinstance(one, Mapping) and one)
+        edges = next((one for one in dicts if all(isinstance(name, tuple) for name in one)), {})
+        rows: Mapping[Any, Any] = next(filter(_is_by_type, values))
+    else:
+        floats = (one for one in values if isinstance(one, Tensor) and one.is_floating_point())
+        x = arguments.get("x")
+        rows = {None: x if isinstance(x, Tensor) else next(floats, None)}
+        edges = {None: next(filter(are_plain_edges, values), None)}
     sizes = {name: one.size(0) for name, one in rows.items() if isinstance(one, Tensor) and one.dim()}
     if not edges or len(sizes) < len(rows) or not all(_joins(*one, sizes) for one in edges.items()):
         return None
-    structure = _structure(edges, sizes, list(arguments.values()))
+    structure = _structure(edges, sizes, values)
     sampled = structure if isinstance(structure, SampledBatch) else None
 
     def described(name: str, one: Any, key: Any = None) -> Any:
@@ -547,19 +549,6 @@ def _as_given(arguments: dict[str, Any]) -> Bound | None:
 
 def _is_by_type(one: Any) -> bool:
     return isinstance(one, Mapping) and bool(one) and all(isinstance(name, str) for name in one)
-
-
-def _plain_graph(arguments: list[Any], x: Any) -> tuple[dict[Any, Any], dict[Any, Any]]:
-    if not isinstance(x, Tensor):
-        tensors = (one for one in arguments if isinstance(one, Tensor) and one.is_floating_point())
-        x = next(tensors, None)
-    return {None: x}, {None: next((one for one in arguments if are_plain_edges(one)), None)}
-
-
-def _typed_graph(arguments: list[Any], _: Any) -> tuple[Mapping[Any, Any], Mapping[Any, Any]]:
-    dicts = [one for one in arguments if isinstance(one, Mapping) and one]
-    by_relation = (one for one in dicts if all(isinstance(name, tuple) for name in one))
-    return next(filter(_is_by_type, dicts)), next(by_relation, {})
 
 
 def _joins(relation: Any, edge_index: Any, sizes: Mapping[Any, int]) -> bool:

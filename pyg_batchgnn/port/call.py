@@ -11,12 +11,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakIdRef
 
 from pyg_batchgnn import nn, ops
 from pyg_batchgnn.port import foreign, rules
 from pyg_batchgnn.port.batches import ArgumentTensor, Batch, Bound
 from pyg_batchgnn.port.capture import (
     LIBRARIES,
+    Capture,
     Captured,
     CapturedFunction,
     Done,
@@ -88,7 +90,7 @@ class Graph:
             conv = model.get_submodule(call.target.path)
             if call.message_passing is None:
                 # which rows it looks at, and which it writes to
-                looks = rules.module_rule(conv), rules.takes_row_statistics(conv)
+                looks = rules.computes_rows(conv), rules.takes_row_statistics(conv)
                 state = *looks, getattr(conv, "inplace", False), conv.training
                 if self.states.setdefault(number, state) != state:
                     return f"options of {call.target.path} changed"
@@ -227,9 +229,8 @@ class Call:
         # Sizes of 0 and 1 have graphs of their own, unless they are treated as any others. Then
         # torch takes no size for 0, whatever it is.
         oblivious = not exact and any(size < 2 for shape in self.shapes for size in shape)
-        described = self._filled(lambda leaf: leaf)
-        trims = self._tracing.trims
-        return function.capture(model.users_forward, model, arguments, described, run, trims, oblivious)
+        capture = Capture(model, self._filled(lambda leaf: leaf), self._tracing.trims, oblivious)
+        return function.capture(model.users_forward, arguments, capture, run)
 
     def look(self, function: CapturedFunction, look: Callable[..., Any], exact: bool = False) -> str | None:
         """Calls ``look`` with the captured graph, without a run. Returns why there is none, or
@@ -368,11 +369,10 @@ class Call:
         given = dict(zip(program.recording.inputs, inputs, strict=True))
         numbers = [given[one] for one in beside if not isinstance(given[one], Tensor)]
         others = [given[one] for one in beside if isinstance(given[one], Tensor)]
-        tensors = [*self._model.parameters(), *self._model.buffers(), *others]
-        if any(one.is_inference() for one in tensors):  # which have no versions
-            return None
+        if any(one.is_inference() for one in (*others, *self._model.parameters())):
+            return None  # they have no versions
         state = _state(self._model, others), numbers, torch.is_inference_mode_enabled()
-        return self._memo.of(program, state, (tensors, list(self._model.modules())))
+        return self._memo.of(program, state)
 
     def _splits(self, graph: Graph, inputs: Sequence[Any]) -> bool:
         """Returns whether the backward pass needs the rows of the seeds alone: not if rows depend
@@ -460,15 +460,12 @@ _ERRORS = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, Ass
 
 def _state(model: torch.nn.Module, others: Sequence[Tensor] = ()) -> Any:
     modules = [
-        (id(one), [(name, value) for name, value in vars(one).items() if type(value) in SCALARS])
+        (one, [(name, value) for name, value in vars(one).items() if type(value) in SCALARS])
         for one in model.modules()
     ]
-    tensors = (*model.parameters(), *model.buffers(), *others)
-    return modules, [(id(one), one._version, _address(one)) for one in tensors if not one.is_inference()]
-
-
-def _address(one: Tensor) -> int:
-    return one.data_ptr() if one.layout is torch.strided else 0
+    tensors = [one for one in (*model.parameters(), *model.buffers(), *others) if not one.is_inference()]
+    memory = [one.data_ptr() if one.layout is torch.strided else 0 for one in tensors]
+    return modules, [(WeakIdRef(one), one._version) for one in tensors], memory
 
 
 SCALARS = (int, float, bool, str, type(None))

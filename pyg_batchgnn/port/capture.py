@@ -160,15 +160,22 @@ class _WrittenError(Exception):
 
 @dataclass
 class Capture:
-    model: torch.nn.Module  # the model
-    #: the arguments, with a description in the place of each tensor and each number of rows
+    """What is captured: a call of a model. ``oblivious``: sizes of 0 and 1 are treated as others,
+    else they are constants of the graph."""
+
+    model: torch.nn.Module
+    #: the arguments, with an `ArgumentTensor` for each tensor and a `Count` for each number of rows
     arguments: Mapping[str, Any]
-    modules: dict[int, torch.nn.Module]  # the modules of the model by their ids
+    trims: Sequence[type[torch.nn.Module]] = ()
+    oblivious: bool = False
     #: the ids of those that ``forward`` writes to. They are no leaves, which would run before what
     #: was written is replayed.
     written: set[int] = field(default_factory=set)
     #: the numbers of sizes that were computed, as expressions, and what they are in this call
     sizes: list[tuple[Any, Any]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.modules = {id(one): one for one in self.model.modules()}
 
     def watched(self) -> AbstractContextManager[None]:
         """Notes TorchDynamo's expression for each size that the call computes or compares."""
@@ -382,53 +389,41 @@ class CapturedFunction:
         finally:
             now.run = outer
 
-    def capture(
-        self,
-        forward: Any,
-        model: torch.nn.Module,
-        arguments: Mapping[str, Any],
-        described: Mapping[str, Any],
-        run: Run,
-        trims: Sequence[type[torch.nn.Module]] = (),
-        oblivious: bool = False,
-    ) -> Any:
-        """Captures a call, and runs the graph as `run` does. ``described``: the arguments with an
-        `ArgumentTensor` for each tensor and a `Count` for each number of rows. ``oblivious``: sizes
-        of 0 and 1 are treated as others, else they are constants of the graph. Raises `Refusal` if
-        TorchDynamo cannot trace the function, and `Miss` if it is turned off."""
+    def capture(self, forward: Any, arguments: Mapping[str, Any], capture: Capture, run: Run) -> Any:
+        """Captures a call, and runs the graph as `run` does. Raises `Refusal` if TorchDynamo cannot
+        trace the function, and `Miss` if it is turned off."""
         import torch.fx.experimental._config as shapes
 
         known = {name: one for name, one in _SETTINGS.items() if hasattr(torch._dynamo.config, name)}
         outer = now.capture, now.run
-        capture = Capture(model, described, {id(one): one for one in model.modules()})
         with ExitStack() as stack:
             stack.enter_context(_capturing)
-            stack.enter_context(leaves.as_leaves(capture.modules.values(), trims))
+            stack.enter_context(leaves.as_leaves(capture.model.modules(), capture.trims))
             stack.enter_context(torch._dynamo.config.patch(known))
             sources: Any = torch.compiler.config
             stack.enter_context(sources.patch(dynamic_sources=_OF_BATCHES))
             stack.enter_context(capture.watched())
             patch: Any = shapes.patch  # type: ignore[attr-defined]
-            stack.enter_context(patch(use_duck_shape=False, backed_size_oblivious=oblivious))
+            stack.enter_context(patch(use_duck_shape=False, backed_size_oblivious=capture.oblivious))
             now.capture, now.run = capture, run
             CAPTURING.append(threading.get_ident())
             try:
-                return self._compile(forward, model, arguments, capture)
+                return self._compile(forward, arguments, capture)
             except torch._dynamo.exc.TorchDynamoException as error:
                 raise Refusal(_reason(error)) from error
             finally:
                 CAPTURING.pop()
                 now.capture, now.run = outer
 
-    def _compile(self, forward: Any, model: Any, arguments: Mapping[str, Any], capture: Capture) -> Any:
+    def _compile(self, forward: Any, arguments: Mapping[str, Any], capture: Capture) -> Any:
         try:
-            return self._compiled(forward, model, arguments)
+            return self._compiled(forward, capture.model, arguments)
         except torch._dynamo.exc.TorchDynamoException as error:
             inside = getattr(error, "inner_exception", None) or error.__cause__
             if not isinstance(inside, _WrittenError):
                 raise
             capture.written |= inside.found
-            return self._compiled(forward, model, arguments)
+            return self._compiled(forward, capture.model, arguments)
 
 
 def _reason(error: BaseException) -> str:

@@ -26,7 +26,6 @@ from pyg_batchgnn.port.program import (
 from pyg_batchgnn.port.recording import (
     Count,
     Edges,
-    ModuleCall,
     Nodes,
     Ref,
     Refusal,
@@ -122,7 +121,7 @@ def take(frame: Frame, ref: Ref, hops: int, *, in_place: bool = False) -> Any:
 def _arguments(frame: Frame, step: ProgramStep) -> tuple[tuple[Any, ...], dict[str, Any]]:
     call = step.call
     args, hops = call.args, step.hops if call.by_row or call.of_ends else None
-    if hops is not None and not isinstance(call.target, ModuleCall) and rules.is_reshape(call.target):
+    if hops is not None and call.target in rules.RESHAPES:
         axis = frame.program.axes[call.results[0]]
         args = rules.new_shape(args, frame.rows(axis, hops))
     return mapped((args, call.kwargs), lambda leaf: _value(frame, leaf, hops))
@@ -200,8 +199,6 @@ def _end(frame: Frame, step: ProgramStep, x: Any, *, in_place: bool) -> Any:
 def _plain_call(frame: Frame, step: ProgramStep, module: torch.nn.Module | None) -> Any:
     call, (args, kwargs) = step.call, _arguments(frame, step)
     if module is not None:
-        if getattr(module, "inplace", False) and args:  # others may read the rows that it writes to
-            args = (args[0].clone(), *args[1:])
         return module(*args, **kwargs)
     if not frame.drops and call.target in rules.DROPOUTS:
         return args[0].clone()

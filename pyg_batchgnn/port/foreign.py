@@ -38,7 +38,11 @@ def whole_reason(conv: Module, x: Rows | None = None, trims: Collection[type[Mod
     if kind in _WHOLE or not (kind in _LAYERS or kind in trims):
         return f"{kind.__name__} {_WHOLE.get(kind) or f'is not known; {how_to_name(conv)}'}"
     layer = _LAYERS.get(kind, _NAMED)
-    why = _why_by_state(conv) or layer.why(conv) or _why_by_shape(layer, x)
+    why = _why_by_state(conv) or layer.why(conv)
+    rows: Any = x if isinstance(x, (tuple, list)) else (x,)
+    others = {one.dim() for one in rows if one is not None}.difference(layer.dims)
+    if why is None and layer.dims and others:
+        why = f"is called with x of {others.pop()} dimensions"
     if why is None and kind in trims:
         aggregation: Any = conv.aggr_module
         why = None if aggregation is None else next(_whys_of_part(aggregation, trims, "aggr_module"), None)
@@ -192,13 +196,6 @@ def how_to_name(conv: Module) -> str:
     )
 
 
-def _why_by_shape(layer: Layer, x: Rows | None) -> str | None:
-    for rows in x if isinstance(x, (tuple, list)) else (x,):
-        if rows is not None and layer.dims and rows.dim() not in layer.dims:
-            return f"is called with x of {rows.dim()} dimensions"
-    return None
-
-
 _MESSAGE_HOOKS = tuple(
     f"_{step}_forward_{when}"
     for step in ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
@@ -294,7 +291,13 @@ def _always(clause: str) -> Rule:
 
 _OF_ALL = _always("looks at all rows")
 _PADS = _always("pads the in-edges of each node to the most that a node has, and reads the padding")
-_ELEMENTWISE = (*rules.BY_ELEMENT_MODULES, torch.nn.PReLU)
+_ELEMENTWISE = (
+    *(torch.nn.ReLU, torch.nn.LeakyReLU, torch.nn.ELU, torch.nn.SELU, torch.nn.CELU, torch.nn.GELU),
+    *(torch.nn.SiLU, torch.nn.Mish, torch.nn.Tanh, torch.nn.Sigmoid, torch.nn.Softplus, torch.nn.ReLU6),
+    *(torch.nn.Hardtanh, torch.nn.Hardswish, torch.nn.Hardsigmoid, torch.nn.LogSigmoid, torch.nn.Identity),
+    *(torch.nn.Softsign, torch.nn.Softshrink, torch.nn.Hardshrink, torch.nn.Tanhshrink, torch.nn.Threshold),
+    *(torch.nn.Dropout, torch.nn.AlphaDropout, torch.nn.RReLU, torch.nn.PReLU),
+)
 #: Parts that compute each row by itself, as far as their own parts do.
 _BY_ROW = (
     *(torch.nn.Sequential, torch.nn.ModuleList, torch.nn.ModuleDict, torch.nn.ParameterList),

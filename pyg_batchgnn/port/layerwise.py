@@ -26,10 +26,8 @@ from pyg_batchgnn.port.execution import Frame, run_step, take
 from pyg_batchgnn.port.program import (
     Program,
     ProgramStep,
-    is_convolution,
     module_of,
     rate_of,
-    reads_as_sources,
 )
 from pyg_batchgnn.port.recording import (
     FIXED,
@@ -253,13 +251,14 @@ class _Layers:
                 continue
             read = [self._values[one].level for one in step.reads if one in self._values]
             fixed = self._recording.are_fixed(step.reads)
-            level = -1 if fixed else max(read, default=0) + is_convolution(step)
+            convs = [call for call in step.calls if call.message_passing is not None]
+            level = -1 if fixed else max(read, default=0) + bool(convs)
             self._levels.setdefault(level, []).append(step)
             for one in step.results(self._program):
                 self._values[one] = _Value(level)
             for one in step.reads:
                 self._last_use[one] = max(self._last_use.get(one, 0), level)
-            for one in reads_as_sources(step):
+            for one in refs([call.reads.sources for call in convs]):
                 name = self._name(one)
                 of_type = self._sources.setdefault(level - 1, {}).setdefault(name, [])
                 of_type += [] if one in of_type else [one]
@@ -289,7 +288,7 @@ class _Layers:
             if call.writes:
                 fact = f"forward writes to a tensor of the model ({call.where})"
                 raise LayerwiseError(f"inference computes nodes in pieces, but {fact}")
-            if has_counts((call.args, call.kwargs)) and not rules.is_reshape(call.target):
+            if has_counts((call.args, call.kwargs)) and call.target not in rules.RESHAPES:
                 raise LayerwiseError(_USES_SIZES.format(f" ({call.where})"))
             if call.by_row or call.message_passing is not None:
                 continue

@@ -296,16 +296,6 @@ def rate_of(call: Call, model: torch.nn.Module, values: Mapping[int, Any]) -> fl
     return float(rate) if given.get(training, True) else 0.0
 
 
-def is_convolution(step: ProgramStep) -> bool:
-    return any(call.message_passing is not None for call in step.calls)
-
-
-def reads_as_sources(step: ProgramStep) -> list[int]:
-    """Returns the values whose rows a step's convolutions read as sources."""
-    calls = (call for call in step.calls if call.message_passing is not None)
-    return [one for call in calls for one in refs(call.reads.sources)]
-
-
 def shared_values(
     recording: Recording, model: torch.nn.Module, drops: frozenset[int], differ: frozenset[int]
 ) -> frozenset[int]:
@@ -318,7 +308,11 @@ def shared_values(
         if rows and found.issuperset(rows) and place not in drops and _is_of_node(call, recording, model):
             found.update(call.results)
             calls.append(call)
-    pays = set[TypeName]().union(*(_types(one.results, recording) for one in calls if _pays(one, recording)))
+    pays = set[TypeName]()  # the types whose rows meet parameters
+    for call in calls:
+        read = [recording.axes[one] for one in refs((call.args, call.kwargs))]
+        if isinstance(call.target, ModuleCall) or FIXED in read:
+            pays |= _types(call.results, recording)
     used = {one for call in calls for one in (*call.results, *refs((call.args, call.kwargs)))}
     return frozenset(one for one in found & used if _types([one], recording) <= pays)
 
@@ -326,11 +320,6 @@ def shared_values(
 def _types(values: Sequence[int], recording: Recording) -> set[TypeName]:
     axes = (recording.axes[one] for one in values)
     return {one.name for one in axes if isinstance(one, Nodes)}
-
-
-def _pays(call: Call, recording: Recording) -> bool:
-    fixed = (recording.axes[one] is FIXED for one in refs((call.args, call.kwargs)))
-    return isinstance(call.target, ModuleCall) or any(fixed)
 
 
 def _is_of_node(call: Call, recording: Recording, model: torch.nn.Module) -> bool:
@@ -343,7 +332,7 @@ def _is_of_node(call: Call, recording: Recording, model: torch.nn.Module) -> boo
         if _types(refs(call.args[1:]), recording):  # a lookup by node
             return not _types(refs(call.args[0]), recording)
         return not has_counts(call.args[1:]) or isinstance(call.args[1], slice)
-    if rules.is_reshape(call.target):
+    if call.target in rules.RESHAPES:
         sizes = call.args[1] if isinstance(call.args[1], (tuple, list)) else call.args[1:]
         return not has_counts(sizes[1:])
     return not has_counts((call.args, call.kwargs))

@@ -119,10 +119,6 @@ def _reason_inside(module: torch_geometric.nn.MLP) -> str | None:
     return None
 
 
-def is_fused(module: Module, name: str) -> bool:
-    return isinstance(module, (AcceleratedModel, modules.AcceleratedMLP)) and name in ("act", "dropout")
-
-
 Model = TypeVar("Model", bound=torch.nn.Module)
 
 
@@ -243,6 +239,7 @@ def _visit(module: Module, name: str, places: Counter[int], report: Acceleration
         module.__class__ = modules.AcceleratedTrim
     if name and _has_a_forward(module):
         _trace(module, (), None, tell)
+    fuses = isinstance(module, (AcceleratedModel, modules.AcceleratedMLP))
     for key, child in module.named_children():
-        if not is_fused(module, key):
+        if not fuses or key not in ("act", "dropout"):
             _visit(child, f"{name}.{key}" if name else key, places, report, tell)

@@ -509,7 +509,6 @@ class Known:
     memo: Memo
     program: Any
     state: Any  # of the model, and of what else the program reads
-    held: Any  # the objects that the state names, so that no other ones get their ids
     types: dict[TypeName, KnownNodes] = field(default_factory=dict)
 
     def of(self, name: TypeName) -> KnownNodes:
@@ -533,10 +532,10 @@ class Memo:
         self.known: dict[Any, Known] = {}  # by program
         self.computed: dict[TypeName, int] = {}  # how many rows there were to compute
 
-    def of(self, program: Any, state: Any, held: Any) -> Known:
+    def of(self, program: Any, state: Any) -> Known:
         """Returns what is known in this state; a batch that fails takes it away."""
         found = self.known.pop(program, None)
-        return found if found and found.state == state else Known(self, program, state, held)
+        return found if found and found.state == state else Known(self, program, state)
 
     def grown(self, table: Tensor, rows: int) -> Tensor:
         """Returns a table [rows, ...] that begins with the rows of another one. Raises OSError if

@@ -47,7 +47,6 @@ from pyg_batchgnn.port.recording import (
     tensors,
 )
 
-_TAKE_VECTORS = (*rules.BY_ELEMENT_MODULES, torch.nn.Embedding)
 _OF_STACKS = {
     getattr(home, name): name
     for name in ("sum", "mean", "max", "min", "amax", "amin")
@@ -448,11 +447,8 @@ class _Translator:
         axis = axes.pop() if len(axes) == 1 else WHOLE
         least = min(self._shapes[one].dim() for one in refs(x))
         rows = isinstance(axis, (Nodes, Edges))
-        by_row = (
-            rows
-            and rules.module_rule(module) == "row"
-            and (least > 1 or rules.kind_of(module) in _TAKE_VECTORS)
-        )
+        takes = least > 1 or rules.kind_of(module) in rules.ACTIVATES
+        by_row = rows and takes and rules.computes_rows(module)
         if rows and not by_row:
             self._note = f"{_kind(module)} looks at all rows"
         in_place = getattr(module, "inplace", False)

@@ -14,6 +14,7 @@ from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
 from pyg_batchgnn.port import encode_once, encoded_rows
+from pyg_batchgnn.port.structure import KnownNodes
 from tests.support.ported_models import GRAPH
 from tests.support.random_models import FEATURES, WIDTH
 from tests.support.random_typed_models import TYPED
@@ -230,17 +231,25 @@ def test_each_node_is_encoded_once(model: Any, make: Any, export: str) -> None:
                 for store in batch.node_stores:
                     seen.setdefault(store._key, set()).update(store.n_id.tolist())
         assert encoded == {name: len(ids) for name, ids in seen.items()}
-    assert found_in(ours).reasons == []
+    with encode_once(ours) as encoded:  # gradients are enabled
+        ours(other, **ids)
+    assert encoded == {} and found_in(ours).reasons == []
 
 
 class Scaled(Plain):
     """Divides by what differs between batches, by a number and by a tensor that is no parameter."""
 
-    number, tensor, by_batch = 1.0, torch.ones(1, dtype=DOUBLE), False
+    number, tensor, by_batch, by_count = 1.0, torch.ones(1, dtype=DOUBLE), False, False
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         x = x / x.mean(dim=0) if self.by_batch else x
+        x = x / (x.size(0) * 2) if self.by_count else x
         return super().forward(x * self.number * self.tensor, edge_index)
+
+
+def replace_parameters(model: Any, _: Any) -> None:
+    values = torch.nn.utils.parameters_to_vector(model.parameters()) * 2
+    torch.nn.utils.vector_to_parameters(values, model.parameters())
 
 
 @pytest.mark.parametrize(
@@ -249,11 +258,13 @@ class Scaled(Plain):
         (lambda *_: None, False),
         (lambda _, batch: batch.x.numpy().__setitem__(batch.n_id == batch.n_id[0], 7.0), True),
         (lambda model, _: model.lin.weight.mul_(2), True),
+        (replace_parameters, True),
         (lambda model, _: setattr(model, "number", 3.0), True),
         (lambda model, _: setattr(model, "number", model.number + 3.0), True),
         (lambda model, _: setattr(model, "tensor", model.tensor * 2), True),
         (lambda model, _: model.tensor.mul_(2), True),
         (lambda model, _: setattr(model, "by_batch", True), True),
+        (lambda model, _: setattr(model, "by_count", True), True),
     ],
 )
 def test_what_changes_is_encoded_again(change: Any, again: bool) -> None:
@@ -269,3 +280,36 @@ def test_what_changes_is_encoded_again(change: Any, again: bool) -> None:
                 assert_close(ours(batch), plain(batch.x, batch.edge_index)[: batch.batch_size], 1e-12)
         assert again or encoded == before
     assert found_in(ours).reasons == []
+
+
+def test_masks_of_dropout_are_drawn_for_each_batch() -> None:
+    torch.manual_seed(0)
+    ours, _ = pair(Plain(encode=lambda x: F.dropout(x + 1, 0.5)), share_dropout=True)
+    batch = plain_batches()[0]
+    with torch.no_grad(), encode_once(ours):
+        assert not torch.equal(ours(batch), ours(batch))
+
+
+def test_rows_of_a_batch_that_fails_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    ours, plain = (one.eval() for one in pair(Plain()))
+    first, second, *_ = plain_batches()
+    with torch.no_grad(), encode_once(ours) as encoded:
+        ours(first)
+        before = dict(encoded)
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(KnownNodes, "keep", interrupt)
+            ours(second)
+        assert_close(ours(second), plain(second.x, second.edge_index)[: second.batch_size], 1e-12)
+        assert encoded[None] == before[None] + second.n_id.unique().numel()
+
+
+def interrupt(*_: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def test_encode_once_refuses() -> None:
+    with pytest.raises(TypeError, match="accelerate"), encode_once(Plain()):
+        pass
+    with pytest.raises(ValueError, match="at least 1"), encode_once(pair(Plain())[0], 0):
+        pass
