@@ -21,7 +21,6 @@ from pyg_batchgnn.port.capture import (
     Capture,
     Captured,
     CapturedFunction,
-    Done,
     Miss,
     axes_by_size,
     run_graph,
@@ -233,22 +232,22 @@ class Call:
         return function.capture(model.users_forward, arguments, capture, run)
 
     def look(self, function: CapturedFunction, look: Callable[..., Any], exact: bool = False) -> str | None:
-        """Calls ``look`` with the captured graph, without a run. Returns why there is none, or
-        None."""
+        """Calls ``look`` with the captured graph, which does not run, so that nothing has an
+        effect. Returns why there is none, or None."""
+        seen: list[Captured] = []
 
         def run(captured: Captured, values: Sequence[Any]) -> Any:
             look(captured, values)
-            raise Done
+            seen.append(captured)
+            raise Miss
 
         try:
             self.capture(function, self.arguments(), run, exact)
-        except Miss:
-            return "TorchDynamo is turned off"
         except Refusal as refusal:
             return refusal.reason
-        except Done:
-            pass
-        return None
+        except Miss:
+            return None if seen else "TorchDynamo is turned off"
+        raise AssertionError("a graph that is looked at does not run")
 
     def __call__(self, captured: Captured, values: tuple[Any, ...]) -> Sequence[Any]:
         graph: Graph = captured.made or self.translated(captured)
@@ -261,7 +260,8 @@ class Call:
                 why = f"its rows could not be computed by themselves: {type(error).__name__}: {error}"
                 graph.wrong = why
         if why:
-            found = self._call_by_call(graph, inputs, why)
+            self._tracing.refuse(self._model, why)
+            found = run_graph(captured, self.inputs(graph, inputs, ArgumentTensor.tensor), self._model)
         known = axes_by_size(captured) if why else graph.recording.result
         axes = [known.get(one) for one in captured.module.graph.output_node().args[0]]  # type: ignore
         self._tell_of_uncut(found, axes)
@@ -315,9 +315,11 @@ class Call:
                 f"computes, fewer than in a plain call; use LayerNorm where that matters",
             )
 
-    def inputs(self, graph: Graph, values: Sequence[Any]) -> list[Any]:
+    def inputs(
+        self, graph: Graph, values: Sequence[Any], of: Callable[[Any], Any] = lambda leaf: leaf.value
+    ) -> list[Any]:
         each = zip(values, graph.captured.inputs, strict=True)
-        return [value if one.leaf is None else self.leaves[one.leaf].value for value, one in each]
+        return [value if one.leaf is None else of(self.leaves[one.leaf]) for value, one in each]
 
     def check(self, graph: Graph, inputs: Sequence[Any]) -> str:
         """Compares a new program with the graph that it was made of, once or at every 2^k-th call.
@@ -333,12 +335,6 @@ class Call:
             except Refusal as refusal:
                 graph.wrong = refusal.reason
         return graph.wrong
-
-    def _call_by_call(self, graph: Graph, inputs: Sequence[Any], why: str) -> list[Any]:
-        self._tracing.refuse(self._model, why)
-        each = zip(inputs, graph.captured.inputs, strict=True)
-        values = [value if one.leaf is None else self.leaves[one.leaf].tensor() for value, one in each]
-        return run_graph(graph.captured, values, self._model)
 
     def _computed(self, graph: Graph, inputs: Sequence[Any]) -> list[Any]:
         if self._bound.seeds is None and self._splits(graph, inputs):

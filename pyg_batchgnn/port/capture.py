@@ -38,10 +38,6 @@ class Miss(BaseException):
     """No captured graph fits a call. A user's ``except Exception`` does not catch it."""
 
 
-class Done(BaseException):
-    """A graph was captured and looked at, and shall not run, so that nothing has an effect."""
-
-
 #: Is called with a graph and the values of its placeholders, and returns those of its outputs.
 Run = Callable[["Captured", tuple[Any, ...]], Sequence[Any]]
 
@@ -82,12 +78,8 @@ class Captured:
         return now.run(self, values)
 
 
-#: Returns what is called of a module that is a leaf.
-Forward = Callable[[Any], Callable[..., Any]]
-
-
 def run_graph(
-    captured: Captured, values: Sequence[Any], model: Any, forward: Forward = lambda module: module
+    captured: Captured, values: Sequence[Any], model: Any, forward: Callable[[Any], Any] = lambda one: one
 ) -> list[Any]:
     """Returns the outputs of a graph for the values of its placeholders. ``forward``: returns what
     is called for a leaf module; by default the module."""
@@ -99,7 +91,7 @@ def run_graph(
 
 
 class _AsItIs(torch.fx.Interpreter):
-    def __init__(self, graph: torch.fx.GraphModule, model: torch.nn.Module, forward: Forward) -> None:
+    def __init__(self, graph: torch.fx.GraphModule, model: torch.nn.Module, forward: Any) -> None:
         super().__init__(graph)
         self.extra_traceback = False  # errors are the user's
         self._modules, self._forward = {id(one): one for one in model.modules()}, forward

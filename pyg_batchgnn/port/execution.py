@@ -60,7 +60,7 @@ def run(frame: Frame, inputs: Sequence[Any], copies: Copies, known: Known | None
     rows = copies.rows(program.recording, program.shared, inputs) if program.shared else {}
     own = {number: one for number, one in rows.items() if one is not None}
     if known is not None and own:
-        copies, own = copies.renewed(own, program.axes, known)
+        copies, own = copies.renewed(own, known)
     structure = copies.distinct() if own else frame.structure
     distinct = replace(frame, structure=structure, values=ChainMap(own, frame.values))
     for step in program.steps:

@@ -254,7 +254,8 @@ def _whys_of_part(part: Module, trims: Collection[type[Module]], path: str) -> I
     kind = kind_of(part)
     if kind in trims:
         return
-    clause = _PARTS.get(kind, _unknown_part)(part)
+    rule = _PARTS.get(kind, _unknown_part)
+    clause = rule if isinstance(rule, str) else rule(part)
     if clause is None and kind is not aggr.MultiAggregation:  # it combines by a function of torch
         clause = _why_by_functions(part, f"{path}.")
     if clause is not None:
@@ -277,20 +278,9 @@ def _over_rows(part: Any) -> str | None:
     return None if part.dim in (None, 1, -1) else f"may look at other rows with dim={part.dim}"
 
 
-def _unless(name: str, clause: str) -> Rule:
-    def rule(part: Any) -> str | None:
-        value = getattr(part, name)
-        return f"{clause} with {name}={value!r}" if value else None
-
-    return rule
-
-
-def _always(clause: str) -> Rule:
-    return lambda _: clause
-
-
-_OF_ALL = _always("looks at all rows")
-_PADS = _always("pads the in-edges of each node to the most that a node has, and reads the padding")
+_KEEPS = "keeps statistics of all rows with track_running_stats=True"
+_OF_ALL = "looks at all rows"
+_PADS = "pads the in-edges of each node to the most that a node has, and reads the padding"
 _ELEMENTWISE = (
     *(torch.nn.ReLU, torch.nn.LeakyReLU, torch.nn.ELU, torch.nn.SELU, torch.nn.CELU, torch.nn.GELU),
     *(torch.nn.SiLU, torch.nn.Mish, torch.nn.Tanh, torch.nn.Sigmoid, torch.nn.Softplus, torch.nn.ReLU6),
@@ -314,7 +304,7 @@ _AGGREGATIONS = (
     *(aggr.AttentionalAggregation, aggr.VariancePreservingAggregation, aggr.MLPAggregation),
     *(aggr.SetTransformerAggregation, aggr.GraphMultisetTransformer),
 )
-_PARTS: dict[type[Module], Rule] = {
+_PARTS: dict[type[Module], Rule | str] = {
     **dict.fromkeys((*_ELEMENTWISE, *_BY_ROW, *_AGGREGATIONS, *_BATCH_NORMS), _none),
     **dict.fromkeys((torch.nn.Softmax, torch.nn.LogSoftmax, torch.nn.Softmin), _over_rows),
     **dict.fromkeys(
@@ -322,15 +312,15 @@ _PARTS: dict[type[Module], Rule] = {
         lambda part: None if len(part.normalized_shape) == 1 else "may look at other rows",
     ),
     torch.nn.GLU: _over_rows,
-    torch.nn.Embedding: _unless("max_norm", "changes its table"),
-    torch.nn.InstanceNorm1d: _unless("track_running_stats", "keeps statistics of all rows"),
+    torch.nn.Embedding: lambda part: "changes its table" if part.max_norm else None,
+    torch.nn.InstanceNorm1d: lambda part: _KEEPS if part.track_running_stats else None,
     pyg.LayerNorm: lambda part: None if part.mode == "node" else f"looks at all rows with mode={part.mode!r}",
     **dict.fromkeys((pyg.GraphNorm, pyg.GraphSizeNorm, pyg.InstanceNorm, pyg.PairNorm), _OF_ALL),
     **dict.fromkeys((pyg.MeanSubtractionNorm, pyg.DiffGroupNorm), _OF_ALL),
     **dict.fromkeys((aggr.LSTMAggregation, aggr.GRUAggregation, aggr.LCMAggregation), _PADS),
     aggr.PatchTransformerAggregation: _PADS,
-    aggr.SortAggregation: _always("pads with a value below those of all edges"),
-    aggr.EquilibriumAggregation: _always("takes a mean over all nodes"),
+    aggr.SortAggregation: "pads with a value below those of all edges",
+    aggr.EquilibriumAggregation: "takes a mean over all nodes",
 }
 #: Parts whose own parts PyG makes, and calls in a way that their classes do not tell.
 _CLOSED = {

@@ -506,6 +506,3 @@ class _Piece:
     def edge_index(self, relation: RelationName) -> Tensor:
         graph = self.graph(relation)
         return torch.stack([graph.indices.long(), graph.targets])
-
-    def dropout(self, name: TypeName, layer: int, place: int, rows: int) -> tuple[int, Tensor | None]:
-        raise AssertionError(f"dropout {place} of layer {layer}, of {rows} rows of {name}, in evaluation")

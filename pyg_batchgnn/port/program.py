@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from pyg_batchgnn import nn
@@ -174,10 +175,10 @@ class Program:
 _TAKES = {*rules.GETITEM, *rules.INDEX_SELECTS}  # rows by their numbers
 
 
-_RELUS = {torch.relu, Tensor.relu, torch.nn.functional.relu}
+_RELUS = {torch.relu, Tensor.relu, F.relu}
 _ADDITIONS = {torch.add, Tensor.add, operator.add}
-_SUMS = {*_ADDITIONS, torch.sub, Tensor.sub, operator.sub}
-_DROPOUTS = {torch.nn.functional.dropout, torch.dropout}
+_OVERWRITTEN = {*_ADDITIONS, torch.sub, Tensor.sub, operator.sub, F.layer_norm, F.linear}
+_DROPOUTS = {F.dropout, torch.dropout}
 
 
 def _fused(program: Program, model: torch.nn.Module) -> list[ProgramStep]:
@@ -276,7 +277,7 @@ def is_dropout(call: Call, model: torch.nn.Module) -> bool:
 def may_overwrite(call: Call, model: torch.nn.Module) -> bool:
     module = module_of(call, model)
     if module is None:
-        return call.target in {*_SUMS, torch.nn.functional.layer_norm, torch.nn.functional.linear}
+        return call.target in _OVERWRITTEN
     kind = rules.kind_of(module)
     if kind in rules.LINEAR or isinstance(module, nn.NativeConv):
         return True
@@ -289,7 +290,7 @@ def rate_of(call: Call, model: torch.nn.Module, values: Mapping[int, Any]) -> fl
     module = module_of(call, model)
     if module is not None:
         return float(module.p) if module.training else 0.0  # type: ignore[arg-type]
-    training = "training" if call.target is torch.nn.functional.dropout else "train"
+    training = "training" if call.target is F.dropout else "train"
     given = {**dict(zip(("input", "p", training), call.args, strict=False)), **call.kwargs}
     rate = given.get("p", 0.5)
     rate = values[rate.number] if isinstance(rate, Ref) else rate

@@ -162,10 +162,6 @@ class Way(enum.Enum):
     TRIMMED = "trimmed"
 
 
-#: Of a convolution, its rows, edges and values of edges: the way, or why it computes all rows.
-Judge = Callable[[torch.nn.Module, Any, Any, Mapping[str, Any]], "Way | str"]
-
-
 @dataclass(frozen=True)
 class Reads:
     """The arguments of a convolution. ``sources`` and ``targets`` are a value, or several by name,

@@ -9,6 +9,7 @@ import copy
 import math
 import os
 import tempfile
+from collections import Counter as Counted
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol, TypeAlias
@@ -377,10 +378,6 @@ def _bits(value: Tensor) -> Tensor:
     return value.contiguous().view(_BITS[value.dtype.itemsize])
 
 
-def _as_tensor(rows: Any) -> Tensor:
-    return rows.gather() if isinstance(rows, nn.RowView) else rows
-
-
 def looked_up(table: Tensor, row: Tensor) -> Tensor:
     """Returns ``table[row]``. With a gradient each row is a sum over one in-edge, as in layers."""
     takes_gradient = torch.is_grad_enabled() and table.requires_grad
@@ -435,10 +432,10 @@ class Copies:
 
         return replace(batch, nodes={name: of_type(name, known) for name, known in batch.nodes.items()})
 
-    def renewed(self, rows: Mapping[int, Any], axes: Sequence[Any], known: Known) -> tuple[Copies, dict]:
+    def renewed(self, rows: Mapping[int, Any], known: Known) -> tuple[Copies, dict[int, Any]]:
         """Returns the copies as if the nodes that are not known were the distinct ones, and their
         attributes. ``rows``: the attributes of all distinct nodes."""
-        made, new = copy.copy(self), dict[int, Any]()
+        made, new, axes = copy.copy(self), dict[int, Any](), known.program.axes
         made._nodes = dict(self._nodes)
         for name in {axes[number].name for number in rows}:
             own = {number: one for number, one in rows.items() if axes[number].name == name}
@@ -457,18 +454,20 @@ class KnownNodes:
     """The nodes of a type whose rows were computed in earlier batches."""
 
     memo: Memo
-    place: Tensor  # by id, the row of a node in the tables; -1 of others
+    name: TypeName
+    #: by id, the row of a node in the tables; -1 of others
+    place: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
     count: int = 0  # the rows in use
     tables: dict[int, Tensor] = field(default_factory=dict)  # by value
     new: Tensor | None = None  # the rows that the batch of now computes
-    computed: int = 0  # how many of them are not known
 
     def renew(
         self, ids: Tensor, nodes: CopiedNodes, inputs: Mapping[int, Any]
     ) -> tuple[CopiedNodes, dict[int, Tensor]]:
         """Finds the nodes that are not known with these attributes. Returns them in the place of
         the distinct nodes, each copy with its row of the tables, and their attributes."""
-        values = {number: _as_tensor(one) for number, one in inputs.items()}
+        views = {number: one for number, one in inputs.items() if isinstance(one, nn.RowView)}
+        values = {**inputs, **{number: one.gather() for number, one in views.items()}}
         distinct = ids[nodes.first]
         more = max(0, int(distinct.max()) + 1 - len(self.place))
         self.place = torch.cat([self.place, self.place.new_full((more,), -1)])
@@ -482,8 +481,8 @@ class KnownNodes:
         count = self.count + int(unplaced.sum())
         row[unplaced] = torch.arange(self.count, count)
         self.place[distinct], self.count = row, count
-        self.computed = int(is_new.sum())
-        is_new[0] |= self.computed == 0  # functions may not know what to do without rows
+        self.memo.computed[self.name] += int(is_new.sum())
+        is_new[0] |= not is_new.any()  # functions may not know what to do without rows
         new = is_new.nonzero().view(-1)
         self.new = row[new]
         rows = {number: one[new] for number, one in values.items()}
@@ -492,9 +491,8 @@ class KnownNodes:
         per_hop = [len(new), *[0] * (len(nodes.per_hop) - 1)]
         return CopiedNodes(nodes.first[new], row[nodes.row], per_hop), rows
 
-    def keep(self, number: int, rows: Any) -> Tensor:
+    def keep(self, number: int, rows: Tensor) -> Tensor:
         """Writes the new rows of a value, and returns its table."""
-        rows = _as_tensor(rows)
         table = self.tables.get(number, rows[:0])
         if len(table) < self.count:
             table = self.tables[number] = self.memo.grown(table, max(self.count, 2 * len(table)))
@@ -512,14 +510,11 @@ class Known:
     types: dict[TypeName, KnownNodes] = field(default_factory=dict)
 
     def of(self, name: TypeName) -> KnownNodes:
-        return self.types.setdefault(name, KnownNodes(self.memo, torch.empty(0, dtype=torch.int64)))
+        return self.types.setdefault(name, KnownNodes(self.memo, name))
 
     def finish(self) -> None:
         """Keeps the rows, once a batch has computed all of its own."""
         self.memo.known[self.program] = self
-        for name, one in self.types.items():
-            self.memo.computed[name] = self.memo.computed.get(name, 0) + one.computed
-            one.computed = 0
 
 
 class Memo:
@@ -530,7 +525,7 @@ class Memo:
         self._budget, self._scratch = budget, scratch
         self._held = WeakTensorKeyDictionary()  # the bytes of each table in memory
         self.known: dict[Any, Known] = {}  # by program
-        self.computed: dict[TypeName, int] = {}  # how many rows there were to compute
+        self.computed = Counted[TypeName]()  # how many rows there were to compute
 
     def of(self, program: Any, state: Any) -> Known:
         """Returns what is known in this state; a batch that fails takes it away."""

@@ -268,9 +268,8 @@ def encode_once(
 
     Args:
         model: a model after `accelerate`.
-        memory_budget: bytes (or a text like "2GiB") of the rows in memory; None takes half of what
-            is free. Others lie in files.
-        scratch: the folder of these files, which vanish with the block; None takes the system's.
+        memory_budget: bytes (or a text like "2GiB") of rows in memory, half of what is free if
+            None. Others lie in files of the folder ``scratch``, which vanish with the block.
 
     Yields:
         How many rows were computed, by node type (None of the only one).

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -28,7 +29,6 @@ from pyg_batchgnn.port.recording import (
     Count,
     Edges,
     Form,
-    Judge,
     ModuleCall,
     Nodes,
     Other,
@@ -68,9 +68,9 @@ _ARITHMETIC |= {getattr(torch, name) for name in dir(torch) if name.startswith((
 _ARITHMETIC |= {max, min, float, int, bool, round, abs, pow}
 
 
-def translate(captured: Captured, model: torch.nn.Module, judge: Judge) -> Recording:
+def translate(captured: Captured, model: torch.nn.Module, judge: Callable[..., Way | str]) -> Recording:
     """Turns a captured graph into a recording of its calls. ``judge``: returns how a convolution
-    can compute its first rows alone. Raises `Refusal` if a call cannot be recorded."""
+    computes its first rows alone, or why not. Raises `Refusal` if a call cannot be recorded."""
     try:
         return _Translator(captured, model, judge).found
     except Exception as error:  # what is not understood is not rewritten
@@ -81,7 +81,7 @@ def translate(captured: Captured, model: torch.nn.Module, judge: Judge) -> Recor
 class _Translator:
     """Walks through a captured graph. Every value has a number and an example tensor."""
 
-    def __init__(self, captured: Captured, model: torch.nn.Module, judge: Judge) -> None:
+    def __init__(self, captured: Captured, model: torch.nn.Module, judge: Callable[..., Way | str]) -> None:
         self.found, self._model, self._judge = Recording(), model, judge
         self._modules = {id(one): (path, one) for path, one in model.named_modules()}
         self._env: dict[torch.fx.Node, Any] = {}

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch_geometric.data import HeteroData
 
 from pyg_batchgnn import MacrobatchNeighborLoader
-from pyg_batchgnn.port import inference
+from pyg_batchgnn.port import accelerate, inference
 from tests.support.ported_models import CLASSES, FEATURES, GRAPH
 from tests.support.recorded_models import (
     HIDDEN,
@@ -258,3 +258,40 @@ def test_a_typed_batch_of_one_type() -> None:
         x, edges = batch["paper"].x, batch["paper", "cites", "paper"].edge_index
         assert_as_plain(ours, plain, ours(batch), plain(x, edges)[: batch["paper"].batch_size])
     assert_trimmed(ours, [1, 0])
+
+
+# Dicts of other kinds #############################################################################
+
+TWO = [("a", "to", "a"), ("b", "to", "a")]
+ROWS = {"a": torch.linspace(0, 1, 20).view(5, 4), "b": torch.linspace(1, 3, 24).view(6, 4)}
+INTO_A = {one: torch.tensor([[0, 1, 4, 4], [0, 0, 1, 3]]) for one in TWO}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        (ROWS, ROWS),
+        (ROWS, ROWS, INTO_A),
+        (ROWS, {**INTO_A, "b": ROWS["b"]}),
+        (INTO_A, INTO_A),
+        (ROWS, {TWO[0]: INTO_A[TWO[0]]}, {TWO[1]: (6, 5)}),
+        (ROWS, INTO_A, ROWS),
+        (ROWS, {}),
+        (ROWS,),
+        ({}, INTO_A),
+        (ROWS, INTO_A, {TWO[0]: (5, 5), TWO[1]: (6, 5)}),
+    ],
+)
+def test_dicts_of_other_kinds_are_taken_as_pyg_takes_them(given: Any) -> None:
+    theirs = pyg.HeteroConv({one: pyg.SAGEConv((4, 4), 3) for one in TWO}, "sum")
+    results: list[Any] = []
+    for model in (theirs, accelerate(copy.deepcopy(theirs))):
+        try:
+            results.append(model(*given))
+        except Exception as error:
+            results.append(f"{type(error)} {error}".replace("AcceleratedConv.forward", "SAGEConv.forward"))
+    wanted, found = results
+    if isinstance(wanted, str) or isinstance(found, str):
+        assert found == wanted
+    else:
+        assert all(torch.allclose(found[one], wanted[one], atol=1e-5) for one in {*wanted, *found})
