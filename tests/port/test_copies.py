@@ -105,7 +105,6 @@ class Typed(torch.nn.Module):
 
 @pytest.mark.parametrize("export", [*in_all("pyg"), "native"])
 def test_rows_and_gradients_of_typed_batches(export: str) -> None:
-    torch.manual_seed(0)
     ours, plain = pair(Typed())
     for batch, other in zip(typed_batches(), typed_batches(export), strict=True):
         ids = {} if export == "pyg" else {"n_id_dict": batch.n_id_dict}
@@ -135,7 +134,6 @@ class Plain(torch.nn.Module):
 
 
 def test_links() -> None:
-    torch.manual_seed(0)
     ours, plain = pair(Plain())
     links = GRAPH.edge_index[:, :30]
     for batch in MacrobatchLinkNeighborLoader(plain_data(), [4, 3], links, neg_sampling="binary", **OPTIONS):
@@ -146,7 +144,6 @@ def test_links() -> None:
 
 def test_rows_that_differ_between_copies() -> None:
     """A script changed an attribute of one copy, or takes a gradient of them."""
-    torch.manual_seed(0)
     ours, plain = pair(Plain())
     for batch in plain_batches():
         with torch.no_grad():
@@ -171,7 +168,6 @@ def test_rows_that_differ_between_copies() -> None:
     ],
 )
 def test_functions_that_look_at_other_rows(encode: Any, shares: bool) -> None:
-    torch.manual_seed(0)
     ours, plain = pair(Plain(encode))
     for batch in plain_batches():
         assert_as_plain(ours, plain, ours(batch), plain(batch.x, batch.edge_index)[: batch.batch_size])
@@ -179,7 +175,6 @@ def test_functions_that_look_at_other_rows(encode: Any, shares: bool) -> None:
 
 
 def test_batch_norms_see_all_copies() -> None:
-    torch.manual_seed(0)
     ours, plain = pair(Plain(norm=torch.nn.BatchNorm1d(WIDTH)))
     for batch in plain_batches():
         given = batch.x, batch.edge_index
@@ -199,7 +194,6 @@ def test_dropout(share: bool) -> None:
             h = self.lin(x)
             return F.dropout(h, 0.5, self.training) + 0 * super().forward(x, edge_index)
 
-    torch.manual_seed(0)
     ours, plain = pair(Rows(), share_dropout=share)
     for batch, other in zip(plain_batches(), plain_batches("native"), strict=True):
         found, whole = ours(other).detach(), plain.lin(batch.x)[: batch.batch_size].detach()
@@ -218,7 +212,6 @@ def test_dropout(share: bool) -> None:
 @pytest.mark.parametrize("export", ["pyg", "native"])
 @pytest.mark.parametrize(("model", "make"), [(Typed, typed_batches), (Plain, plain_batches)])
 def test_each_node_is_encoded_once(model: Any, make: Any, export: str) -> None:
-    torch.manual_seed(0)
     ours, plain = (one.eval() for one in pair(model()))
     seen: dict[Any, set[int]] = {}
     every = list(zip(make(), make(export), strict=True))
@@ -269,7 +262,6 @@ def replace_parameters(model: Any, _: Any) -> None:
     ],
 )
 def test_what_changes_is_encoded_again(change: Any, again: bool) -> None:
-    torch.manual_seed(0)
     ours, plain = (one.eval() for one in pair(Scaled()))
     with torch.no_grad(), encode_once(ours) as encoded:
         for _ in range(3):
