@@ -181,7 +181,7 @@ NO_EDGES = torch.zeros(2, 0).long()
 @pytest.mark.parametrize(
     ("data", "kind", "error", "text"),
     [
-        (whole(CASES[0]), "max", ValueError, "the maximum over sampled neighbours"),
+        (whole(CASES[0]), "max", ValueError, "the max over sampled neighbours"),
         (whole(CASES[0]), "attention", ValueError, "GAT weighs"),
         (whole(CASES[0]), "median", ValueError, "one of 'mean', 'sum', 'symmetric', got 'median'"),
         (Data(edge_index=NO_EDGES, num_nodes=2), "mean", ValueError, "no features x"),

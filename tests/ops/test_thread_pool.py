@@ -213,7 +213,7 @@ def aggregate(reduce: str) -> Run:
     indices = torch.cat([indices[: indptr[1999]], torch.zeros(5000).int(), indices[indptr[1999] :]])
     indptr, indices = indptr[:2401], indices[: indptr[2400]]  # targets are among the sources
     leaves = [torch.randn(2500, 100)]
-    leaves += [] if reduce == "max" else [torch.rand(indices.numel()), torch.rand(1)]
+    leaves += [torch.rand(indices.numel()), torch.rand(1)] if reduce in ops.SUMS else []
 
     def call(x: Tensor, *weights: Tensor) -> Tensor:
         named = dict(zip(("edge_weight", "self_scale"), weights, strict=False))
@@ -261,7 +261,7 @@ def activate(dtype: torch.dtype) -> Run:
 
 CASES: dict[str, Callable[[], Run]] = {
     **{f"linear, {one}": lambda one=one: linear(one) for one in DTYPES},
-    **{f"aggregate, {one}": lambda one=one: aggregate(one) for one in ("sum", "mean", "max")},
+    **{f"aggregate, {one}": lambda one=one: aggregate(one) for one in ops.REDUCTIONS},
     **{f"linear norm, {one}": lambda one=one: linear_norm(one) for one in (False, True)},
     **{
         f"attention, {options}": lambda options=options: attention(*options)

@@ -50,10 +50,6 @@ pytestmark = each
 FANOUTS = ((4, 3), (3,), (3, 2, 2), (2, 2, 2, 2))
 
 
-def values_of(plan: Plan, batch: Any) -> dict[str, Any]:
-    return {name: batch[name] for name in ("edge_weight", "edge_attr")} if plan.values else {}
-
-
 @examples(8)
 @given(plans(), st.sampled_from(FANOUTS), st.booleans(), st.booleans(), st.integers(0, 2**31))
 def test_random_models(
@@ -69,7 +65,7 @@ def test_random_models(
         batches(fanouts, export=export, disjoint=disjoint)[::2] for export in ("pyg", "native")
     )
     for batch, other in zip(given_now, native, strict=True):
-        values = values_of(plan, batch)
+        values = {name: batch[name] for name in ("edge_weight", "edge_attr") if plan.values}
         every = plain(batch.x, batch.edge_index, **values)
         wanted = cut(every, batch.batch_size)
         grads = gradients(plain, wanted)
