@@ -20,18 +20,7 @@ from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn import nn, ops
 from pyg_batchgnn.port.modules import are_plain_edges, fits, refuse_batch, refuse_on_device, seeds_of
-from pyg_batchgnn.port.recording import (
-    WHOLE,
-    Axis,
-    BatchEdges,
-    Count,
-    Edges,
-    Form,
-    Nodes,
-    Prefix,
-    Refusal,
-    SeedIds,
-)
+from pyg_batchgnn.port.recording import WHOLE, Axis, BatchEdges, Count, Edges, Form, Nodes, Refusal, SeedIds
 from pyg_batchgnn.port.structure import (
     DrawnKey,
     InducedBatch,
@@ -91,7 +80,7 @@ def axis_by_size(name: str, value: Tensor, structure: Structure, key: Any = None
     """Returns what the rows of an argument stand for, by their number, the argument's name and the
     ``key`` of the dict that holds it."""
     hops, rows = structure.hops, value.size(0) if value.dim() else -1
-    axes: list[Prefix] = [Edges(key, hops)]
+    axes: list[Any] = [Edges(key, hops)]
     if not isinstance(key, tuple) and (key is not None or not name.startswith("edge")):
         axes = [Nodes(key, hops), *(axes if key is None else [])]
     try:

@@ -29,7 +29,7 @@ from pyg_batchgnn.port.check import Trial, difference
 from pyg_batchgnn.port.execution import Frame
 from pyg_batchgnn.port.execution import run as run_program
 from pyg_batchgnn.port.modules import AcceleratedConv
-from pyg_batchgnn.port.program import Program, drops_now, shared_values
+from pyg_batchgnn.port.program import Program, drops_now, module_of, shared_values
 from pyg_batchgnn.port.recording import (
     Axis,
     Count,
@@ -86,7 +86,7 @@ class Graph:
         for number, call in enumerate(self.recording.calls):
             if not isinstance(call.target, ModuleCall):
                 continue
-            conv = model.get_submodule(call.target.path)
+            conv: Any = module_of(call, model)
             if call.message_passing is None:
                 # which rows it looks at, and which it writes to
                 looks = rules.computes_rows(conv), rules.takes_row_statistics(conv)
@@ -220,7 +220,7 @@ class Call:
             )
 
         modules = tuple((hash(tuple(vars(one))), one.training) for one in self._model.modules())
-        learns = tuple(one.requires_grad for one in self._model.parameters())
+        learns = tuple(one.requires_grad for one in _tensors_of(self._model))
         return place(self._trees), self._bound.structure.hops, modules, learns, nn.current_products()
 
     def capture(self, function: CapturedFunction, arguments: Any, run: Any, exact: bool = False) -> Any:
@@ -365,7 +365,7 @@ class Call:
         given = dict(zip(program.recording.inputs, inputs, strict=True))
         numbers = [given[one] for one in beside if not isinstance(given[one], Tensor)]
         others = [given[one] for one in beside if isinstance(given[one], Tensor)]
-        if any(one.is_inference() for one in (*others, *self._model.parameters())):
+        if any(one.is_inference() for one in (*others, *_tensors_of(self._model))):
             return None  # they have no versions
         state = _state(self._model, others), numbers, torch.is_inference_mode_enabled()
         return self._memo.of(program, state)
@@ -385,7 +385,7 @@ class Call:
         )
 
     def _taking_gradients(self, inputs: Sequence[Any]) -> list[Tensor]:
-        tensors = (*inputs, *self._model.parameters(), *self._model.buffers())
+        tensors = (*inputs, *_tensors_of(self._model))
         found = {id(one): one for one in tensors if isinstance(one, Tensor) and one.requires_grad}
         return list(found.values())
 
@@ -456,12 +456,18 @@ _ERRORS = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, Ass
 
 def _state(model: torch.nn.Module, others: Sequence[Tensor] = ()) -> Any:
     modules = [
-        (one, [(name, value) for name, value in vars(one).items() if type(value) in SCALARS])
+        (WeakIdRef(one), [(name, value) for name, value in vars(one).items() if type(value) in SCALARS])
         for one in model.modules()
     ]
-    tensors = [one for one in (*model.parameters(), *model.buffers(), *others) if not one.is_inference()]
+    tensors = [one for one in (*_tensors_of(model), *others) if not one.is_inference()]
     memory = [one.data_ptr() if one.layout is torch.strided else 0 for one in tensors]
     return modules, [(WeakIdRef(one), one._version) for one in tensors], memory
+
+
+def _tensors_of(model: torch.nn.Module) -> list[Tensor]:
+    """Returns parameters and buffers, those in several places several times."""
+    every = (own for one in model.modules() for own in (one._parameters, one._buffers))
+    return [one for own in every for one in own.values() if one is not None]
 
 
 SCALARS = (int, float, bool, str, type(None))

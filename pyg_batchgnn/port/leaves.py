@@ -29,7 +29,6 @@ LEAF = torch.ops.pyg_batchgnn_port.leaf.default
 RETURNED = torch.ops.pyg_batchgnn_port.returned.default
 #: Between the kind of a leaf and the names of its tensors.
 _BETWEEN = "\x1f"
-_SEVERAL = f"one{_BETWEEN}of several"  # the kind of a leaf that takes a list of tensors
 #: The ``forward``, or ``propagate``, of the classes of leaves, and the names of their arguments.
 _originals: dict[tuple[type, str], Any] = {}
 _names: dict[type, tuple[str, ...]] = {}
@@ -75,7 +74,7 @@ class Leaf:
     @classmethod
     def of(cls, tensors: Sequence[Any], module: int, names: str, _: Any = None) -> Leaf:
         kind, *each = names.split(_BETWEEN)
-        if kind == "one":
+        if kind == "one":  # of one tensor, or of several in a list
             return cls(module, (list(tensors) if each else tensors[0],))
         given = dict(zip(each, tensors, strict=True))
         if kind == "propagate":
@@ -137,12 +136,10 @@ def _forward_of_one(self: Any, *args: Any, **kwargs: Any) -> Any:
     simple = not kwargs and len(args) > 0 and isinstance(args[0], (Tensor, list))
     for one in args[1:]:
         simple = simple and one is None
-    learns = _learns(id(self)) if is_dynamo_compiling() and simple else None
-    if learns is None:
+    if not is_dynamo_compiling() or not simple or _learns(id(self)) is None:
         return _original(self, "forward")(self, *args, **kwargs)
     several = isinstance(args[0], list)
-    tensors, names = (args[0], _SEVERAL) if several else ([args[0]], "one")
-    return LEAF(tensors, id(self), names, _LEARNS if learns else None)[0]
+    return _call(self, args[0], ["one", "several"])[0] if several else _call(self, [args[0]], ["one"])[0]
 
 
 def _propagate(self: Any, edge_index: Any, size: Any = None, **kwargs: Any) -> Any:

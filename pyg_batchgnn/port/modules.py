@@ -223,6 +223,9 @@ class AcceleratedTrim(TrimToLayer):
         return traced(self, given) if is_symbolic(*given) else super().forward(*given)
 
 
+AcceleratedTrim.__name__ = TrimToLayer.__name__
+
+
 class AcceleratedMLP(Accelerated, torch_geometric.nn.MLP):
     """PyG's `MLP`, with the products of the package, if it has ReLU and no norms."""
 

@@ -256,7 +256,12 @@ def _is_summand(call: Call, model: torch.nn.Module) -> bool:
 
 
 def module_of(call: Call, model: torch.nn.Module) -> torch.nn.Module | None:
-    return model.get_submodule(call.target.path) if isinstance(call.target, ModuleCall) else None
+    if not isinstance(call.target, ModuleCall):
+        return None
+    module: Any = model
+    for name in filter(None, call.target.path.split(".")):  # as get_submodule, in a fifth of its time
+        module = module._modules[name]
+    return module
 
 
 def _takes_statistics(call: Call, model: torch.nn.Module) -> bool:

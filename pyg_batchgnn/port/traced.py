@@ -183,11 +183,12 @@ class Plain:
 def run(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> Any:
     """Runs the captured graph that fits a call, and captures one if there is none. Returns the
     result, or a `Plain` if ``forward`` must be called as it is."""
-    if any(map(must_be_called, (one for one in model.modules() if one is not model))):
+    modules = list(model.modules())
+    if any(map(must_be_called, modules[1:])):
         return Plain()
-    if any(map(is_uninitialized_parameter, model.parameters())):
+    if any(is_uninitialized_parameter(own) for one in modules for own in one._parameters.values()):
         return Plain()  # the first plain call says how wide lazy modules are
-    _check_classes(model, tracing)
+    _check_classes(modules, tracing)
     try:
         call = Call(model, tracing, bound)
         arguments = call.arguments()
@@ -286,14 +287,13 @@ def encode_once(
         )
     budget = ops.check_budget(memory_budget)
     memo = Memo(machine.memory().available // 2 if budget is None else budget, scratch)
-    before = [one.memo for one in parts]
     try:
         for one in parts:
             one.memo = memo
         yield memo.computed
     finally:
-        for one, was in zip(parts, before, strict=True):
-            one.memo = was
+        for one in parts:
+            one.memo = None
 
 
 def learn_result(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> None:
@@ -319,9 +319,9 @@ def must_be_called(module: torch.nn.Module) -> bool:
     return hooked or changed or nn.is_watched(module)
 
 
-def _check_classes(model: torch.nn.Module, tracing: Tracing) -> None:
+def _check_classes(modules: Sequence[torch.nn.Module], tracing: Tracing) -> None:
     """Forgets all captured graphs if a user's class got other methods: no guard notices that."""
-    kinds = {one for module in model.modules() for one in type(module).__mro__ if _is_users(one)}
+    kinds = {one for module in modules for one in type(module).__mro__ if _is_users(one)}
     wrappers = (property, staticmethod, classmethod)
     now = {
         kind: {name: one for name, one in vars(kind).items() if callable(one) or isinstance(one, wrappers)}

@@ -217,10 +217,9 @@ class _Translator:
             return tuple(args[0]) if target is not list else list(args[0])
         if target in rules.GETITEM:
             return args[0][args[1]]
-        constant = _constant(value)
-        if target in _ARITHMETIC and constant is not None:
-            return constant
         if target in _ARITHMETIC:
+            if (constant := _constant(value)) is not None:
+                return constant
             form = form_of_sum(target, args)
             if form is not None:
                 return Count(0, form)
