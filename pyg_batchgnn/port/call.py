@@ -174,6 +174,7 @@ class Call:
         self._memo = None if torch.is_grad_enabled() else tracing.memo
         least = LEAST_COPIES if self._memo is None else 0.0
         self._copies = Copies(bound.structure, bound.ids, least)
+        self._shared: frozenset[int] | None = None  # the values that copies share, once a graph tells
         self.leaves = [one for one in leaves_of(self._trees) if isinstance(one, ArgumentTensor)]
         self.shapes: list[tuple[int, ...]] = []  # of what Dynamo gets for them
 
@@ -315,9 +316,7 @@ class Call:
                 f"computes, fewer than in a plain call; use LayerNorm where that matters",
             )
 
-    def inputs(
-        self, graph: Graph, values: Sequence[Any], of: Callable[[Any], Any] = lambda leaf: leaf.value
-    ) -> list[Any]:
+    def inputs(self, graph: Graph, values: Sequence[Any], of: Any = lambda leaf: leaf.value) -> list[Any]:
         each = zip(values, graph.captured.inputs, strict=True)
         return [value if one.leaf is None else of(self.leaves[one.leaf]) for value, one in each]
 
@@ -344,12 +343,13 @@ class Call:
         return self._outputs(graph, inputs, seeds=self._bound.seeds is not None)
 
     def _program(self, graph: Graph, inputs: Sequence[Any], *, seeds: bool) -> Program:
-        masks = self._tracing.share_dropout and self._memo is None  # other batches have others
-        shared = graph.shared(self._model, self._copies, inputs, masks)
-        if (seeds, shared) not in graph.programs:
-            program = Program(graph.recording, self._model, seeds=seeds, shared=shared)
-            graph.programs[seeds, shared] = program
-        return graph.programs[seeds, shared]
+        if self._shared is None:
+            masks = self._tracing.share_dropout and self._memo is None  # other batches have others
+            self._shared = graph.shared(self._model, self._copies, inputs, masks)
+        place = seeds, self._shared
+        if place not in graph.programs:
+            graph.programs[place] = Program(graph.recording, self._model, seeds=seeds, shared=self._shared)
+        return graph.programs[place]
 
     def _outputs(self, graph: Graph, inputs: Sequence[Any], *, seeds: bool) -> list[Any]:
         program = self._program(graph, inputs, seeds=seeds)
