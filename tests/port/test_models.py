@@ -351,7 +351,6 @@ EXAMPLES: dict[str, Example] = {
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_models_of_the_shapes_in_pygs_examples(name: str) -> None:
     example = EXAMPLES[name]
-    torch.manual_seed(0)
     model = example.make().double()
     with torch.no_grad():  # the widths are known from here on
         example.plain(model, example.given()[0].clone())
