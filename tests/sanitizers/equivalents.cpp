@@ -1,6 +1,6 @@
 // Kernels beside a short obvious equivalent, on random numbers; test_sanitizers.py compiles it with
-// sanitizers. Graphs by destination and by source, the times that a seed allows, the choice from one
-// list.
+// sanitizers. They are graphs by destination and by source, the times that a seed allows, and the
+// choice from one list.
 #include <algorithm>
 #include <numeric>
 #include <set>
