@@ -117,8 +117,7 @@ def _call_report(call: Call, recording: Recording, model: torch.nn.Module) -> Ca
     axes = [recording.axes[one] for one in call.results]
     if all(isinstance(one, Fixed) for one in axes) or call.target is torch.Tensor.size:
         return None
-    what = getattr(call.target, "__name__", str(call.target))
-    kind = what
+    what = kind = getattr(call.target, "__name__", str(call.target))
     if isinstance(call.target, ModuleCall):
         kind = rules.kind_of(model.get_submodule(call.target.path)).__name__
         what = _named(call.target.path, kind)
