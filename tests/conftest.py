@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import faulthandler
 import gc
+import logging
 import os
 import random
 import warnings
@@ -29,6 +30,9 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("tier")
+# pytest listens to loggers that do not propagate, and to listeners of this one torch writes out all
+# that it captures.
+logging.getLogger("torch.__trace").propagate = True
 
 _STDERR = pytest.StashKey[int]()
 
@@ -45,7 +49,8 @@ def global_state() -> Iterator[None]:
     torch.set_num_threads(threads)
     torch.set_default_dtype(dtype)
     torch.set_grad_enabled(grad)
-    torch.use_deterministic_algorithms(deterministic)
+    if torch.are_deterministic_algorithms_enabled() != deterministic:  # which imports a compiler
+        torch.use_deterministic_algorithms(deterministic)
     set_products(products)
     torch.set_rng_state(rng)
     random.setstate(python_rng)

@@ -18,11 +18,6 @@ ScalarType scale_type(ScalarType dtype) {
   return dtype == ScalarType::Double ? ScalarType::Double : ScalarType::Float;
 }
 
-void check_reduction(const std::string& name) {
-  if (name == "sum" || name == "mean" || name == "max") return;
-  throw std::invalid_argument("reduce must be one of sum, mean, max, got '" + name + "'");
-}
-
 }  // namespace
 
 namespace operators {
@@ -33,14 +28,14 @@ Tensor aggregate(const Tensor& x, const OptionalTensor& decoding, const Tensor& 
                  const OptionalTensor& self_input, const OptionalTensor& self_scale,
                  std::vector<Tensor> /*by source, for the gradient*/, int64_t num_targets, std::string reduce,
                  ScalarType out_dtype, int64_t threads) {
-  check_reduction(reduce);
   Tensor out = new_tensor({num_targets, x.size(1)}, out_dtype);
+  const InEdgeRows rows = rows_of(x, indptr, indices, row, decoding);
   if (reduce == "max") {
-    max_rows(rows_of(x, indptr, indices, row, decoding), out.mutable_data_ptr(), element_of(out_dtype),
-             threads);
+    max_rows(rows, out.mutable_data_ptr(), element_of(out_dtype), threads);
     return out;
   }
-  Aggregation job{rows_of(x, indptr, indices, row, decoding),
+  if (reduce != "sum" && reduce != "mean") throw std::invalid_argument("reduce is '" + reduce + "'");
+  Aggregation job{rows,
                   {pointer(source_scale), pointer(target_scale), reduce == "mean"},
                   out.mutable_data_ptr(),
                   element_of(out_dtype)};

@@ -22,10 +22,8 @@ ONLY = 0
 
 
 _NOT_FIXED = {
-    "max": "the maximum over sampled neighbours is far from that over all of them, and no native layer "
-    "takes it from a cache",
-    "attention": "GAT weighs neighbours by weights that it learns, which change at every step",
-}
+    name: f"the {name} over sampled neighbours is far from that over all of them" for name in ops.REDUCTIONS
+} | {"attention": "GAT weighs neighbours by weights that it learns, which change at every step"}
 
 
 class Aggregation(str, enum.Enum):

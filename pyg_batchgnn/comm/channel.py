@@ -138,7 +138,9 @@ class Channel:
                 failure = Failure(self.rank, error.ranks, self.last_exchange, report)
                 self.board.report(failure, self._reserve)
                 self.board.leave(RankPhase.FAILED, self.last_exchange, report)
-            abandon(self.group)
+            if self.group is not None:  # kept for ever: destroying it would wait for its collective
+                ABANDONED.append(self.name)
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.group))
             self._release_memory()
         return error
 
@@ -355,16 +357,5 @@ class Exchange:
         )
 
 
-_abandoned = 0  # process groups that broke in the middle of a collective
-
-
-def groups_abandoned() -> int:
-    return _abandoned
-
-
-def abandon(group: dist.ProcessGroup | None) -> None:
-    """Keeps a reference to a group for ever: destroying it would wait for its collective."""
-    global _abandoned
-    if group is not None:
-        _abandoned += 1
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))
+#: The channels whose process groups broke in the middle of a collective.
+ABANDONED: list[str] = []

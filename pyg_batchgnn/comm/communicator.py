@@ -22,7 +22,7 @@ from torch.distributed import GradBucket, PrefixStore, Store, TCPStore  # type: 
 from torch.futures import Future
 
 from pyg_batchgnn.comm import ccl
-from pyg_batchgnn.comm.channel import Channel, groups_abandoned, named
+from pyg_batchgnn.comm.channel import ABANDONED, Channel, named
 from pyg_batchgnn.comm.collectives import Collectives, gather_values
 from pyg_batchgnn.comm.diagnosis import LINE_BYTES, Peer, ProcessInfo, StatusBoard, endpoints, host_from
 from pyg_batchgnn.comm.errors import CommError, DivergenceError, PeerError
@@ -208,7 +208,7 @@ def _close_all() -> None:
     # With torch 2.13, a gloo group that outlives the interpreter sometimes aborts the process.
     # Destroying the default group destroys all groups, and would wait for one that was abandoned in
     # the middle of a collective.
-    if _connected and groups_abandoned() == 0 and dist.is_initialized():
+    if _connected and not ABANDONED and dist.is_initialized():
         dist.destroy_process_group()
 
 
@@ -221,6 +221,10 @@ def gradient_hook(
     header: Callable[[], Header] = lambda: Header(MessageKind.GRADIENTS),
 ) -> Hook:
     """Returns a hook for ``DistributedDataParallel.register_comm_hook(None, hook)``.
+
+    >>> with Communicator.create("gradients") as comm:  # on every rank
+    ...     ddp = DistributedDataParallel(model, process_group=comm.group, broadcast_buffers=False)
+    ...     ddp.register_comm_hook(None, gradient_hook(comm, lambda: len(loader.input_nodes)))
 
     The hook replaces each gradient by a weighted sum over ranks, added in the order of ranks: a
     rank's gradient times weight / (the sum of all ranks' weights). If the loss is the mean over a

@@ -221,7 +221,9 @@ def _within_percentile(
             counted = _counts(sources, own, found, left, digits, tell)
             left -= digits
             for at, counts in enumerate(counted):
-                digit, before = _bin_of(counts, places[at])
+                upto = counts.cumsum(1)
+                digit = (upto <= places[at][:, None]).sum(1)  # the bin of the value at the place
+                before = (upto - counts).gather(1, digit[:, None]).squeeze(1)
                 found[at], places[at] = (found[at] << digits) | digit, places[at] - before
         ends = [_value(one).double() for one in found]
         spread = ends[0] < ends[1]
@@ -258,14 +260,6 @@ def _counts(
                     one += torch.bincount(place[first == wanted], minlength=len(one))
             tell(bits.numel())
     return [one.view(columns, bins) for one in found]
-
-
-def _bin_of(counts: Tensor, place: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns, [F] each, the bin of the value at ``place`` [F] in ascending order, and how many
-    values lie in the bins before."""
-    ends = counts.cumsum(1)
-    found = (ends <= place[:, None]).sum(1)
-    return found, ends.gather(1, found[:, None]).squeeze(1) - counts.gather(1, found[:, None]).squeeze(1)
 
 
 def _bits(values: Tensor) -> Tensor:

@@ -28,7 +28,11 @@ EDGE_ID, REVERSE_ID = "edge_id", "reverse_id"
 
 @dataclass(frozen=True, eq=False)
 class LinkSplit:
-    """The links of one split of a relation, to learn from or to be ranked."""
+    """The links of one split of a relation, to learn from or to be ranked.
+
+    >>> len(LinkSplit(torch.tensor([[0, 1], [2, 2]])))  # from 0 to 2, and from 1 to 2
+    2
+    """
 
     index: Tensor  # [2, n] int32 or int64, source and target ids within their types
     tables: dict[str, Tensor] = field(default_factory=dict)  # attributes, [n, ...], such as "year"

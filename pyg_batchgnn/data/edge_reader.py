@@ -23,9 +23,6 @@ class EdgeReader:
     pieces: Callable[[int], Iterator[tuple[np.ndarray, np.ndarray]]]
     columns: Sequence[str] = ()  # of Parquet files: the columns that are attributes of edges
 
-    def file_of(self, end: int) -> Path:
-        return self.files[end if self.files[0].stem == "src" else 0]
-
 
 def list_reader(path: Path) -> EdgeReader:
     """Reads `edge_index.npy` [2, E], in C or in Fortran order."""

@@ -139,7 +139,8 @@ class ExternalSort:
             place = [end, first + int((ids == value).nonzero()[0])]
             fact = f"node id {value} at position {place} is outside [0, {self._sizes[end]})"
             remedy = "correct the value or the count it is measured against"
-            raise broken(self._reader.file_of(end), "edge_index", fact, remedy)
+            files = self._reader.files
+            raise broken(files[end if files[0].stem == "src" else 0], "edge_index", fact, remedy)
 
     def _copy(self) -> Made:
         with NpyAppender(self._file(INDICES), _numpy(self._plan.ids)) as out:

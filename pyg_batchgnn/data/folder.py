@@ -69,6 +69,9 @@ from pyg_batchgnn.types import (
 def read_folder(path: str | Path) -> Dataset:
     """Reads a data set from a folder.
 
+    >>> read_folder("graphs/large").num_nodes
+    500
+
     Edges are `edge_index.npy` [2, E], which is mapped, or `src.npy` and `dst.npy` [E], or
     `edges*.parquet` with columns src and dst, which are read into memory; their other columns of
     numbers are attributes of edges. Or they are by destination, and mapped: `csc/indptr.npy` [N +
@@ -152,7 +155,11 @@ def _read(path: str | Path) -> tuple[Dataset, dict[str, str | Path]]:
 
 def verify_folder(path: str | Path) -> int:
     """Compares every file with its checksum in META.json, however large. Returns the number of
-    files. Raises `DatasetError` for a damaged or missing file, or if there are no checksums."""
+    files. Raises `DatasetError` for a damaged or missing file, or if there are no checksums.
+
+    >>> verify_folder("graphs/large")
+    6
+    """
     path = Path(path).expanduser()
     if not path.is_dir():
         raise DatasetNotFoundError(f"{path}: no such folder; give a folder that this program wrote")

@@ -52,7 +52,8 @@ def convert_folder(
 ) -> ConvertedFolder:
     """Writes a new data folder whose edges lie by destination, so that training maps them.
 
-    >>> convert_folder("graphs/large", "graphs/large-csc", memory_budget="4GiB")  # doctest: +SKIP
+    >>> convert_folder("graphs/large", "graphs/large-csc", memory_budget="4GiB").folder
+    PosixPath('graphs/large-csc')
 
     Edges are those that `read_folder` reads from `edge_index.npy`, `src.npy` and `dst.npy`, or
     Parquet. They are sorted on disk, which takes 8 bytes per edge meanwhile (12 with ids of edges),
@@ -272,20 +273,19 @@ def place_others(
     promises, sizes = dict[str, ArrayPromise](), {"linked": 0, "copied": 0}
     files = [file for file in sorted(source.rglob("*")) if file.is_file() and file not in gone]
     files = [file for file in files if file != source / META_FILE]
-    total, done = sum(file.stat().st_size for file in files), 0
+    total = sum(file.stat().st_size for file in files)
 
-    def report_more(before: int, more: int) -> None:
-        report(before + more, total)
+    def tell(more: int) -> None:
+        report(sum(sizes.values()) + more, total)
 
     for file in files:
         target = folder / file.relative_to(source)
-        is_linked = link_or_copy(file, target, links, functools.partial(report_more, done))
-        done += file.stat().st_size
+        is_linked = link_or_copy(file, target, links, tell)
         sizes["linked" if is_linked else "copied"] += file.stat().st_size
         if file.suffix == ".npy":
             array = file.relative_to(source).with_suffix("").as_posix()
             promises[array] = known.get(array) or promise_of(target)
-        report(done, total)
+        tell(0)
     return promises, sizes
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def write_folder(dataset: Dataset | Data | HeteroData, path: str | Path) -> Path:
     """Writes a data set, or a PyG `Data` or `HeteroData`, to a new folder, and returns the folder.
 
-    >>> read_folder(write_folder(data, "graphs/mine")).num_nodes  # doctest: +SKIP
+    >>> read_folder(write_folder(data, "graphs/mine")).num_nodes
     100
 
     Raises `DatasetError` if the folder exists, cannot be written, or has too many nodes for memory.

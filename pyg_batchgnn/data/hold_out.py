@@ -100,7 +100,13 @@ def with_reverse_relations(dataset: Dataset) -> Dataset:
     reverse of ("author", "writes", "paper") is ("paper", "rev_writes", "author"), with the same
     edges the other way, in the same order, and with the same attributes. They are copies in memory:
     for a large graph, write the result with `write_folder` and partition that folder. Raises
-    `DatasetError` for a homogeneous graph."""
+    `DatasetError` for a homogeneous graph.
+
+    >>> writes = EdgeSet(("author", "writes", "paper"), torch.tensor([[0, 1], [0, 0]]))
+    >>> graph = Dataset("mine", (NodeSet("author", 2), NodeSet("paper", 1)), (writes,))
+    >>> [edges.relation[1] for edges in with_reverse_relations(graph).edge_sets]
+    ['writes', 'rev_writes']
+    """
     if not dataset.has_names:
         fact = "is of a homogeneous graph, whose reverse edges are no relation of their own"
         raise broken(dataset.name, "edge_index", fact, "use ParallelEdges and make_undirected")

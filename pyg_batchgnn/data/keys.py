@@ -272,7 +272,11 @@ def _read_columns(file: Path, types: Mapping[str, Any]) -> Any:
             table = pc.read_csv(file, convert_options=options)
         for name, kind in types.items():
             if pa.types.is_floating(table.column(name).type) and not pa.types.is_floating(kind):
-                _check_floats(file, name, table.column(name), kind)
+                column = table.column(name)
+                values, most = column.to_numpy(), whole_below(column.type)
+                if len(rows := np.flatnonzero(np.abs(values) >= most)):
+                    fact = f"is {values[rows[0]]} as {column.type}, several keys from {most:,} on"
+                    raise broken(file, f"{name}, row {rows[0]}", fact, f"store the column as {kind}")
         return table.select(list(types)).cast(pa.schema(list(types.items())))
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, DatasetError):
@@ -281,14 +285,6 @@ def _read_columns(file: Path, types: Mapping[str, Any]) -> Any:
         raise broken(
             file, wanted, f"cannot be read ({error})", "store the keys as the tables had them"
         ) from error
-
-
-def _check_floats(file: Path, name: str, column: Any, kind: Any) -> None:
-    values, most = column.to_numpy(), whole_below(column.type)
-    rows = np.flatnonzero(np.abs(values) >= most)
-    if len(rows):
-        fact = f"is {values[rows[0]]} as {column.type}, which stands for several keys from {most:,} on"
-        raise broken(file, f"{name}, row {rows[0]}", fact, f"store the column as {kind}")
 
 
 def _check_columns(file: Path, present: Sequence[str], types: Mapping[str, Any]) -> None:

@@ -163,7 +163,12 @@ def _features(path: Path, arrays: dict[str, np.ndarray], feature_dim: int | None
     rows = SparseRows(arrays["x_indptr"], arrays["x_indices"], arrays.get("x_data"), shape[1])
     if flaw := rows.flaw():
         raise broken(path, *flaw, _RESTORE)
-    return densify(rows) if feature_dim is None else project(rows, feature_dim, seed)
+    if feature_dim is not None:
+        return project(rows, feature_dim, seed)
+    dense = np.zeros((len(rows.indptr) - 1, rows.num_columns), np.float32)
+    row = np.repeat(np.arange(len(dense)), np.diff(rows.indptr))
+    dense[row, rows.indices] = 1.0 if rows.data is None else rows.data
+    return torch.from_numpy(dense)
 
 
 def _numbered(path: Path, about: dict[str, Any], arrays: dict[str, np.ndarray], kind: str) -> TypeNumbers:
@@ -224,13 +229,6 @@ class SparseRows:
         if self.data is not None and len(self.data) != len(self.indices):
             return "x_data", f"has {len(self.data)} entries but x_indices has {len(self.indices)}"
         return None
-
-
-def densify(rows: SparseRows) -> Tensor:
-    dense = np.zeros((len(rows.indptr) - 1, rows.num_columns), np.float32)
-    row = np.repeat(np.arange(len(dense)), np.diff(rows.indptr))
-    dense[row, rows.indices] = 1.0 if rows.data is None else rows.data
-    return torch.from_numpy(dense)
 
 
 def project(rows: SparseRows, dim: int, seed: int) -> Tensor:

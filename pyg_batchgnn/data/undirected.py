@@ -29,9 +29,9 @@ def make_undirected(
 ) -> Tensor:
     """Returns the edges in both directions. Raises `TypeError` or `ValueError`.
 
-    >>> make_undirected(torch.tensor([[0, 1], [1, 2]]), num_nodes=3)
+    >>> make_undirected(torch.tensor([[0, 1], [1, 2]]), 3, ParallelEdges.MERGE)
     tensor([[0, 1, 1, 2],
-            [1, 2, 0, 1]])
+            [1, 0, 2, 1]])
 
     ``edge_index``: [2, E] int32 or int64, of ids below ``num_nodes``. KEEP returns [2, 2E], as
     BatchGNN does: the reverse of edge e is at E + e. MERGE returns [2, at most 2E]: one edge per

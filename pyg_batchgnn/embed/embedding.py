@@ -423,7 +423,7 @@ def as_features(table: EmbeddingTable, data: Any, name: str) -> Any:
         features: DistFeatureStore = data[0]
         columns = _columns(table, features.own.attributes[table.group], name)
         rows = features.comm.run_job(lambda: _shared(features, columns))
-        return features.with_table(table.group, name, rows), *data[1:]
+        return features.with_attribute(table.group, name, rows, replaces=True), *data[1:]
     if not isinstance(data, (Data, HeteroData)):
         raise TypeError(
             f"data must be a Data, a HeteroData or (DistFeatureStore, DistGraphStore), got a "

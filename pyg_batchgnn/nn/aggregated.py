@@ -13,6 +13,7 @@ from typing import Any
 from torch import Tensor
 from torch_geometric.nn.conv import MessagePassing
 
+from pyg_batchgnn import ops
 from pyg_batchgnn.nn.inputs import RowView
 from pyg_batchgnn.nn.layer_edges import LayerGraph, all_nodes, is_sampled
 from pyg_batchgnn.nn.native_conv import layer_name, refuse
@@ -20,7 +21,7 @@ from pyg_batchgnn.types import SampledMinibatch
 
 #: The prefix of the attributes that carry aggregates in a minibatch.
 _PREFIX = "x_"
-KINDS = ("mean", "sum", "symmetric")
+KINDS = (*ops.SUMS, "symmetric")
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,6 +26,9 @@ from pyg_batchgnn.types import SampledMinibatch
 class RowView:
     """Rows of a table that are read in place: row i is ``table[row[i]]``.
 
+    >>> RowView(torch.arange(6.0).view(3, 2), torch.tensor([2, 0])).gather().tolist()
+    [[4.0, 5.0], [0.0, 1.0]]
+
     Native first layers take it as input, so that the features of a minibatch are never copied. It
     has no gradient: gather rows that are trained first, ``table[row]``.
 

@@ -138,24 +138,20 @@ class LayerEnd:
         elif norm is not None:
             out = self.norm(convolve(None)) if normed is None else normed(norm)
         else:
-            x = convolve(None)
-            relu_is_left = relu and self._may_be_overwritten()
-            by_row = row_norm(self.norm, x) if relu_is_left or self.act is None else None
+            out = convolve(None)
+            # ReLU may overwrite the normalised rows where no gradient needs them.
+            inside = self.norm.module if type(self.norm) is torch_geometric.nn.BatchNorm else None
+            relu_is_left = relu and (isinstance(inside, BatchNorm) or is_row_wise_norm(self.norm))
+            by_row = row_norm(self.norm, out) if relu_is_left or self.act is None else None
             if by_row is not None:
                 key, node = dropout() if self.drop > 0.0 else (0, None)
-                return ops.layer_norm(x, *by_row, relu=relu, drop=self.drop, key=key, node=node)
+                return ops.layer_norm(out, *by_row, relu=relu, drop=self.drop, key=key, node=node)
             steps: list[Any] = [self.norm] if relu_is_left or self.act is None else [self.norm, self.act]
             for step in reversed(steps) if self.act_first else steps:
-                x = step(x)
-            out = x
+                out = step(out)
         if self.drop == 0.0 and not relu_is_left:
             return out
         key, node = dropout() if self.drop > 0.0 else (0, None)
         # Autograd may need the values that dropout alone would overwrite.
         out = out if relu_is_left else out.clone()
         return ops.activate(out, relu=relu_is_left, drop=self.drop, key=key, node=node)
-
-    def _may_be_overwritten(self) -> bool:
-        """Returns whether ReLU may overwrite the normalised rows: no gradient needs them."""
-        inside = self.norm.module if type(self.norm) is torch_geometric.nn.BatchNorm else None
-        return isinstance(inside, BatchNorm) or is_row_wise_norm(self.norm)

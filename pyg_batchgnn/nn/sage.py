@@ -24,9 +24,7 @@ class _OfNeighbours(NativeConv):
     """The base of layers that add a product of the own row to one of the aggregated neighbours."""
 
     aggregations: ClassVar[dict[type[torch.nn.Module], str]] = {
-        torch_geometric.nn.MeanAggregation: "mean",
-        torch_geometric.nn.SumAggregation: "sum",
-        torch_geometric.nn.MaxAggregation: "max",
+        getattr(torch_geometric.nn, f"{name.title()}Aggregation"): name for name in ops.REDUCTIONS
     }
     lin_l: Any  # the layer of neighbours
     lin_r: Any  # that of the own rows
@@ -62,9 +60,9 @@ class _OfNeighbours(NativeConv):
         reduce = self.aggregations[type(self.aggr_module)]  # not the attribute aggr, as in PyG
         if edge_weight is not None:
             raise refuse_aggregated(self, "they are of edges without weights")
-        if self.project or reduce == "max":
-            of = "a learned projection of the sources" if self.project else "the maximum"
-            raise refuse_aggregated(self, f"it aggregates by {of}")
+        if self.project or reduce not in ops.SUMS:
+            by = "a learned projection of the sources" if self.project else repr(reduce)
+            raise refuse_aggregated(self, f"it aggregates by {by}")
         neighbours = x.of(self, reduce)
         own = x.own_of(self) if self.root_weight else None
         self._check(neighbours, own, "aggregates")
@@ -79,7 +77,7 @@ class _OfNeighbours(NativeConv):
             x = ops.linear([x], [self.lin.weight], self.lin.bias, relu=True, out_dtype=dtype)
         else:
             weight = graph.edge_weights(edge_weight, ops.wide_dtype(dtype))
-        if weight is not None and reduce == "max":  # which no kernel weighs
+        if weight is not None and reduce not in ops.SUMS:  # which no kernel weighs
             rows = x.gather() if isinstance(x, RowView) else x
             messages = weight.unsqueeze(1) * rows[graph.indices.long()]
             return scatter(messages, graph.targets, 0, graph.num_targets, reduce).to(dtype)
@@ -108,7 +106,7 @@ class SAGEConv(_OfNeighbours, torch_geometric.nn.SAGEConv):
     Args:
         in_channels: columns of x, or (of sources, of targets); -1 takes them from the first call.
         out_channels: columns of the result.
-        aggr: "mean", "sum" (or "add") or "max", or one of PyG's modules for these.
+        aggr: a name that `ops.aggregate` takes, "add" for "sum", or PyG's module for one.
         normalize: scales the rows of the result to length 1.
         root_weight: adds a product of the root nodes' features.
         project: applies a product and ReLU to every source before aggregation (Eq. 3 of the paper).
@@ -170,8 +168,7 @@ class GraphConv(_OfNeighbours, torch_geometric.nn.GraphConv):
     torch.Size([100, 16])
 
     Args:
-        in_channels, out_channels, bias, **kwargs: as in `SAGEConv`.
-        aggr: "add" (or "sum"), "mean" or "max".
+        in_channels, out_channels, aggr, bias, **kwargs: as in `SAGEConv`.
     """
 
     edge_values: ClassVar[str | None] = "edge_weight"

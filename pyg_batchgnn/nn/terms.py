@@ -23,8 +23,11 @@ from pyg_batchgnn.nn.layer_edges import Targets
 @dataclass(frozen=True)
 class Update:
     """ReLU and dropout in the last pass of a product, after the bias (the fused update of
-    DistGNN-MB): ``conv(x, minibatch, layer, update=Update(relu=True, drop=0.5))``. Dropout is
-    active in training mode, keyed as docs/reference/layers.md says."""
+    DistGNN-MB). Dropout is active in training mode, keyed as docs/reference/layers.md says.
+
+    >>> SAGEConv(8, 16)(data.x, data.edge_index, update=Update(relu=True, drop=0.5)).min()
+    tensor(0., grad_fn=<MinBackward1>)
+    """
 
     relu: bool = False  # sets negative values to zero
     drop: float = 0.0  # the probability of dropping an element, in [0, 1)

@@ -10,6 +10,8 @@ samplers of one process do not call are imported when they are first used.
 from typing import TYPE_CHECKING
 
 from pyg_batchgnn.late_imports import late_names
+from pyg_batchgnn.ops.aggregate import REDUCTIONS as REDUCTIONS
+from pyg_batchgnn.ops.aggregate import SUMS as SUMS
 from pyg_batchgnn.ops.aggregate import BySource as BySource
 from pyg_batchgnn.ops.aggregate import aggregate as aggregate
 from pyg_batchgnn.ops.aggregate import aggregate_with_targets as aggregate_with_targets

@@ -23,6 +23,12 @@ from pyg_batchgnn.ops.library import fake, first_order, gradient, kernels, threa
 from pyg_batchgnn.ops.memory import empty
 from pyg_batchgnn.ops.quantized import stored
 
+#: Aggregations of neighbours, each with the operator of its gradient, which reads rows and results;
+#: None for sums of weighted rows. "max" is PyG's ``MaxAggregation``, and so on: layers take these.
+REDUCTIONS = {"sum": None, "mean": None, "max": "aggregate_max_grads"}
+#: Those that take weights and other factors, and that layers read from an aggregation cache.
+SUMS = tuple(name for name, operator in REDUCTIONS.items() if operator is None)
+
 
 def aggregate(
     x: Tensor,
@@ -59,7 +65,7 @@ def aggregate(
         indptr: [D + 1] int64, from 0 to E.
         indices: [E] int32 or int64 in [0, N).
         row: [>= N] int32 or int64 rows of ``x``. With it ``x`` gets no gradient.
-        edge_weight: [E]. "max" takes neither this nor the arguments from here to ``self_scale``.
+        edge_weight: [E]. Sums and means alone take this and the arguments to ``self_scale``.
         source_scale, target_scale: [>= N] and [D]; constant.
         self_scale: [D], or [1] for all.
         by_source: the result of `transpose`; computed if it is empty and a gradient needs it.
@@ -143,9 +149,7 @@ class _AggregateWithTargets(torch.autograd.Function):
         ctx.rows, ctx.x_dtype, ctx.reduce = x.size(0), x.dtype, reduce
         ctx.save_for_backward(indptr, indices, *by_source)
         ctx.set_materialize_grads(False)
-        rows = x if x.stride(-1) == 1 else x.contiguous()
-        out = _launch(rows, indptr, indices, reduce=reduce, out_dtype=out_dtype)
-        return out, x[:targets]
+        return aggregate(x, indptr, indices, reduce=reduce, out_dtype=out_dtype), x[:targets]
 
     @staticmethod
     @first_order
@@ -184,17 +188,13 @@ def aggregate_with_targets(
     dtype = out_dtype or x.dtype
     if targets > x.size(0):
         raise ValueError(f"x has {x.size(0)} rows, but there are {targets} targets")
-    if reduce not in ("sum", "mean") or not (torch.is_grad_enabled() and x.requires_grad):
+    if reduce not in SUMS or not (torch.is_grad_enabled() and x.requires_grad):
         out = aggregate(x, indptr, indices, by_source=by_source, reduce=reduce, out_dtype=dtype)
         return WithTargets(out, x if targets == x.size(0) else x[:targets])
-    check_graph(x, indptr, indices, None, reduce, dtype)
     if by_source:
         check_by_source(by_source, x.size(0), indptr, indices)
-    else:
-        by_source = transposed(indptr, indices, x.size(0))
-    return WithTargets(
-        *_AggregateWithTargets.apply(x, indptr, indices, tuple(by_source), reduce, dtype, targets)
-    )
+    by_source = tuple(by_source or transpose(indptr, indices, x.size(0)))
+    return WithTargets(*_AggregateWithTargets.apply(x, indptr, indices, by_source, reduce, dtype, targets))
 
 
 def first_rows(x: Tensor, rows: int) -> Tensor:
@@ -207,12 +207,11 @@ def first_rows(x: Tensor, rows: int) -> Tensor:
 
 def padded(grad: Tensor, rows: int) -> Tensor:
     """Returns the gradient of the first rows followed by zeros, [rows, C]."""
-    given = grad.size(0)
-    if given == rows:
+    if len(grad) == rows:
         return grad
     out = empty((rows, grad.size(1)), grad.dtype)
-    out[:given] = grad
-    out[given:].zero_()
+    out[: len(grad)] = grad
+    out[len(grad) :].zero_()
     return out
 
 
@@ -279,9 +278,6 @@ def check_by_source(by_source: Sequence[Tensor], sources: int, indptr: Tensor, i
 # Checks ###########################################################################################
 
 
-REDUCTIONS = ("sum", "mean", "max")
-
-
 def check_graph(
     x: Tensor, indptr: Tensor, indices: Tensor, row: Tensor | None, reduce: str, dtype: torch.dtype
 ) -> None:
@@ -322,8 +318,8 @@ def _check_edges(indptr: Tensor, indices: Tensor, row: Tensor | None, rows: int)
 
 
 def _check_factors(scales: Mapping[str, Tensor], reduce: str, edges: int, sources: int, targets: int) -> None:
-    if scales and reduce == "max":
-        raise ValueError(f"a maximum takes no weights, got {', '.join(scales)}")
+    if scales and reduce not in SUMS:
+        raise ValueError(f"{reduce!r} takes no weights, got {', '.join(scales)}; {' and '.join(SUMS)} do")
     least = {
         "edge_weight": edges,
         "source_scale": sources,
@@ -390,8 +386,8 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     weights = edge_weight is not None and edge_weight.requires_grad
     selves = self_scale is not None and self_scale.requires_grad
     ctx.need_weights = (weights, selves)
-    kept_x = x if weights or selves or ctx.reduce == "max" else None
-    kept_out = output if ctx.reduce == "max" else None
+    of_sum = ctx.reduce in SUMS
+    kept_x, kept_out = x if weights or selves or not of_sum else None, None if of_sum else output
     ctx.save_for_backward(
         indptr, indices, row, edge_weight, source_scale, target_scale, self_scale, kept_x, kept_out,
         decoding, *by_source,
@@ -408,13 +404,10 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     grad_x = grad_edge = grad_self = None
     check_saved(indptr, indices, row, ctx.sources, by_source)
     if ctx.needs_input_grad[0]:
-        by_source = by_source or kernels.transpose(
-            indptr, indices, indptr.numel() - 1, ctx.sources, thread_count()
-        )
-        if ctx.reduce == "max":
-            grad_x = kernels.aggregate_max_grads(
-                grad, out, x, indptr, indices, by_source[0], by_source[1], thread_count()
-            )
+        by_source = by_source or transposed(indptr, indices, ctx.sources)
+        if name := REDUCTIONS[ctx.reduce]:
+            operator = getattr(kernels, name)
+            grad_x = operator(grad, out, x, indptr, indices, by_source[0], by_source[1], thread_count())
         else:
             scales = {"source_scale": source_scale, "target_scale": target_scale, "self_scale": self_scale}
             grad_x = source_gradient(

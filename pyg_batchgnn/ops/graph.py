@@ -285,18 +285,16 @@ def put_rows(out: Tensor, table: Tensor, index: Tensor | None = None) -> None:
         check_ids("index", index, table.size(0), "rows of the table")
     if not out.numel():
         return
-    if isinstance(table, QuantizedTensor):
-        if not out.is_contiguous() and not out[0].is_contiguous():
-            raise ValueError("out's rows must be contiguous; call .contiguous()")
-        increment_version(out)
-        decode_into(out, table.codes, table.decoding, index)
-        return
-    for name, tensor in (("out", out), ("table", table)):
+    coded = isinstance(table, QuantizedTensor)
+    for name, tensor in (("out", out), ("table", out if coded else table)):
         # A whole tensor that is contiguous needs no view of a row, which takes longer.
         if not tensor.is_contiguous() and not tensor[0].is_contiguous():
             raise ValueError(f"{name}'s rows must be contiguous; call .contiguous()")
     increment_version(out)
-    kernels.put_rows(table.detach(), index, out, thread_count())
+    if isinstance(table, QuantizedTensor):
+        decode_into(out, table.codes, table.decoding, index)
+    else:
+        kernels.put_rows(table.detach(), index, out, thread_count())
 
 
 def sum_lists(indptr: Tensor, values: Tensor) -> Tensor:

@@ -13,7 +13,11 @@ from pyg_batchgnn.ops.library import MASK64, kernels, to_signed
 
 
 def keyed_permutation(n: int, seed: int, epoch: int) -> Tensor:
-    """Returns [n] int64, a permutation of range(n) that depends on ``(seed, epoch)`` alone."""
+    """Returns [n] int64, a permutation of range(n) that depends on ``(seed, epoch)`` alone.
+
+    >>> keyed_permutation(5, seed=1, epoch=0)
+    tensor([4, 0, 3, 2, 1])
+    """
     if n < 0:
         raise ValueError(f"n must not be negative, got {n}")
     return kernels.keyed_permutation(n, to_signed(seed), to_signed(epoch))

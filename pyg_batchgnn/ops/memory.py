@@ -16,7 +16,10 @@ from pyg_batchgnn.ops.library import kernels
 
 
 def advise_huge_pages(tensor: Tensor) -> None:
-    """Asks the system for huge pages under a CPU tensor, whose values do not change."""
+    """Asks the system for huge pages under a CPU tensor, whose values do not change.
+
+    >>> advise_huge_pages(data.x)
+    """
     check_dense("tensor", tensor)
     if not tensor.is_contiguous():
         raise ValueError(f"tensor is not contiguous (strides {tensor.stride()}); call .contiguous()")
@@ -44,7 +47,12 @@ class MemoryStats:
 
 
 def memory_stats() -> MemoryStats:
-    """Returns the memory of operators' results and scratch space, torch's own left out."""
+    """Returns the memory of operators' results and scratch space, torch's own left out.
+
+    >>> empty_cache()  # returns what no tensor uses
+    >>> memory_stats().cached
+    0
+    """
     return MemoryStats(*kernels.memory_stats())
 
 

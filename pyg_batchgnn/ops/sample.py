@@ -277,8 +277,13 @@ def check_orders(order: Sequence[Tensor], weights: Sequence[Tensor], indices: Se
             check_vector("positive", positive, (torch.int64,))
             if positive.numel() not in (0, edges + 1):
                 raise ValueError(f"positive has {positive.numel()} entries for {edges} edges")
-            if positive.numel():
-                _check_positive(positive, each_weight)
+            total = int(positive[-1]) if positive.numel() else 0
+            if positive.numel() and not is_known_indptr(positive, total, True):
+                if int(positive[0]) != 0 or not torch.equal(positive[1:], (each_weight > 0).cumsum(0)):
+                    raise ValueError(
+                        "positive must count the positive weights before each place; use WeightSums.of"
+                    )
+                check_indptr("positive", positive, total, of_graph=True)
 
 
 def check_seeds(seeds: SampledSeeds, num_nodes: Sequence[int]) -> None:
@@ -294,16 +299,6 @@ def check_seeds(seeds: SampledSeeds, num_nodes: Sequence[int]) -> None:
         at = int(wrong.nonzero()[0])
         raise IndexError(f"seeds hold {int(seeds.node[at])}, but their type has {int(limit[at])} nodes")
     return None
-
-
-def _check_positive(positive: Tensor, weight: Tensor) -> None:
-    """Raises ValueError unless ``positive`` counts the positive weights before each place."""
-    total = int(positive[-1])
-    if is_known_indptr(positive, total, True):
-        return
-    if int(positive[0]) != 0 or not torch.equal(positive[1:], (weight > 0).cumsum(0)):
-        raise ValueError("positive must count the positive weights before each place; use WeightSums.of")
-    check_indptr("positive", positive, total, of_graph=True)
 
 
 def _check_length(name: str, values: Tensor, length: int) -> None:

@@ -28,7 +28,7 @@ from pyg_batchgnn.types import Group
 def load_partition(folder: str | Path, comm: Communicator) -> Part:
     """Reads this rank's part of a partition, from a folder that `save_partition` wrote. Collective.
 
-    >>> part = load_partition("cora-4", comm)  # doctest: +SKIP
+    >>> part = load_partition("saved-parts", comm)
 
     With as many ranks as parts, every array is mapped from its file. With another number the graph
     is cut anew: each rank gets a contiguous range of the nodes of each type, in the order of the

@@ -35,7 +35,7 @@ def save_partition(
     """Writes the parts of all ranks to a new folder, on a file system that all ranks see.
     Collective. Returns the folder.
 
-    >>> save_partition(part, "cora-4", comm)  # doctest: +SKIP
+    >>> folder = save_partition(part, "parts", comm)
 
     Every rank writes its own parts, under a temporary name. When all are on disk, one rank writes
     META.json with their checksums and renames the folder. A save that was killed leaves no

@@ -257,8 +257,8 @@ def plan(
     measurements of this machine.
 
     >>> machine, network = PlannerMachine(), PlannerNetwork(bandwidth=1e9)  # or machine=None
-    >>> found = plan(dataset, ranks=2, network=network, machine=machine, fanouts=(5, 5), hidden=0)
-    >>> found.best.fits  # the fastest setting that fits memory
+    >>> given = {"network": network, "machine": machine, "fanouts": (5, 5), "hidden": 0}
+    >>> plan(dataset, ranks=2, choices=Choices(macrobatches=(1, 8)), **given).best.fits
     True
 
     Args:

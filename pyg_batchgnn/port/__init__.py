@@ -8,4 +8,5 @@ from pyg_batchgnn.port.report import ForwardReport as ForwardReport
 from pyg_batchgnn.port.report import NotReplaced as NotReplaced
 from pyg_batchgnn.port.report import Replaced as Replaced
 from pyg_batchgnn.port.report import log_report as log_report
+from pyg_batchgnn.port.traced import encode_once as encode_once
 from pyg_batchgnn.port.traced import encoded_rows as encoded_rows

@@ -67,7 +67,7 @@ class ArgumentTensor:
         if isinstance(self.value, (Tensor, nn.RowView)):
             return torch.empty(tuple(self.value.shape), dtype=self.value.dtype)
         assert isinstance(self.axis, BatchEdges)
-        edges = prefix(structure, "edges", self.axis.relation, structure.hops)
+        edges = prefix(structure, "edges", self.axis.name, structure.hops)
         return torch.empty((2, edges), dtype=torch.int64)
 
 
@@ -79,27 +79,14 @@ def hop_counts(kind: str, name: Any, counts: Sequence[int]) -> list[Count]:
 def axis_by_size(name: str, value: Tensor, structure: Structure, key: Any = None) -> Axis:
     """Returns what the rows of an argument stand for, by their number, the argument's name and the
     ``key`` of the dict that holds it."""
-    if key is None and not _has(structure, None):
-        return WHOLE
     hops, rows = structure.hops, value.size(0) if value.dim() else -1
-    of_edges = isinstance(key, tuple) or (key is None and name.startswith("edge"))
-    kinds = (("edges", Edges(key, hops)), ("nodes", Nodes(key, hops)))
-    for kind, axis in kinds if of_edges else kinds[::-1]:
-        if key is not None and (kind == "edges") != isinstance(key, tuple):
-            continue
-        if _has(structure, key) and rows == prefix(structure, kind, key, hops):
-            return axis
-        if of_edges:
-            break
-    return WHOLE
-
-
-def _has(structure: Structure, name: Any) -> bool:
+    axes: list[Any] = [Edges(key, hops)]
+    if not isinstance(key, tuple) and (key is not None or not name.startswith("edge")):
+        axes = [Nodes(key, hops), *(axes if key is None else [])]
     try:
-        structure.counter(("edges" if isinstance(name, tuple) else "nodes", name, 0))
-    except KeyError:
-        return False
-    return True
+        return next((one for one in axes if rows == prefix(structure, one.kind, key, hops)), WHOLE)
+    except KeyError:  # there is no such type or relation
+        return WHOLE
 
 
 def is_batch(one: Any) -> bool:
@@ -127,41 +114,29 @@ class Batch:
             names = [None] if source.has_one_type else source.schema.node_types
             counts = [one.nodes_per_hop[0] for one in source.nodes]
             return cls(source, native, dict(zip(names, counts, strict=True)))
-        if isinstance(source, HeteroData):
-            return cls._of_types(source)
-        edge_index, x = source.edge_index, getattr(source, "x", None)
-        if not are_plain_edges(edge_index):
-            return None
-        nodes = x.size(0) if isinstance(x, Tensor) else source.num_nodes
-        per_hop = ({None: getattr(source, f"num_sampled_{one}", None)} for one in ("nodes", "edges"))
-        structure: Structure | None = sampled_batch({None: edge_index}, {None: nodes}, *per_hop)
-        first = nodes if structure is None else structure.counter(("nodes", None, 0))
-        seeds = _seeds(source, nodes, first) if needs_seeds else 0
-        if structure is None or seeds > first:
-            structure = UnsampledGraph({None: edge_index}, {None: nodes})
-        return cls(source, structure, {None: seeds})
-
-    @classmethod
-    def _of_types(cls, source: HeteroData) -> Batch | None:
-        edges = {relation: source[relation].get("edge_index") for relation in source.edge_types}
+        of_nodes, of_edges = _stores(source)
+        edges = {name: store.get("edge_index") for name, store in of_edges.items()}
         if not all(map(are_plain_edges, edges.values())):
             return None
-        nodes = {name: source[name].num_nodes or 0 for name in source.node_types}
-        counts: dict[str, Any] = {name: source[name].get("num_sampled_nodes") for name in nodes}
-        of_edges: dict[Relation, Any] = {name: source[name].get("num_sampled_edges") for name in edges}
-        structure = sampled_batch(edges, nodes, counts, of_edges) or UnsampledGraph(edges, nodes)
-        seeds = {name: int(source[name].get("batch_size", 0) or 0) for name in source.node_types}
-        if not any(seeds.values()) and isinstance(structure, SampledBatch):
-            seeds = {name: one.per_hop[0] for name, one in structure.nodes.items() if name is not None}
-        return cls(source, structure, seeds)
+        nodes = {name: _num_nodes(store) for name, store in of_nodes.items()}
+        per_hop = {name: store.get("num_sampled_nodes") for name, store in of_nodes.items()}
+        edges_per_hop = {name: store.get("num_sampled_edges") for name, store in of_edges.items()}
+        found = sampled_batch(edges, nodes, per_hop, edges_per_hop)
+        structure = found or UnsampledGraph(edges, nodes)
+        if isinstance(source, HeteroData):
+            seeds = {name: int(store.get("batch_size", 0) or 0) for name, store in of_nodes.items()}
+            if not any(seeds.values()) and found:
+                seeds = {name: one.per_hop[0] for name, one in found.nodes.items()}
+            return cls(source, structure, seeds)
+        first = structure.counter(("nodes", None, 0))
+        count = _seeds(source, nodes[None], first) if needs_seeds else 0
+        return cls(source, UnsampledGraph(edges, nodes) if count > first else structure, {None: count})
 
     @property
     def ids(self) -> dict[str | None, Any]:
         """The original ids of the nodes by type, if the batch holds them."""
-        if isinstance(self.source, Data):
-            return {None: self.source.get("n_id")}
-        if isinstance(self.source, HeteroData):
-            return {store._key: store.get("n_id") for store in self.source.node_stores}
+        if not isinstance(self.source, SampledMinibatch):
+            return {name: store.get("n_id") for name, store in _stores(self.source)[0].items()}
         names = [None] if self.source.has_one_type else self.source.schema.node_types
         return {name: one.node for name, one in zip(names, self.source.nodes, strict=True)}
 
@@ -192,27 +167,21 @@ class Batch:
         return {key: self._value(inside, store[inside], key, store) for key, store in stores.items()}
 
     def attribute_of(self, value: Tensor) -> Any:
-        one_type = isinstance(self.source, Data)
         for store in getattr(self.source, "stores", ()):
             name = next((name for name, one in store.items() if one is value), None)
             if name is not None:
-                key = None if one_type else store._key
-                return self._value(name, value, key, self.source if one_type else store)
+                return self._value(name, value, store._key, store)
         return None
 
     def attributes(self) -> dict[Any, Any]:
-        """Returns all attributes as arguments, by type and relation if there are several. An object
-        that holds tensors becomes a dict of its attributes."""
-        if isinstance(self.source, Data):
-            names = list(self.source.keys())
-            return {name: self._opened(name, self.get(name), None) for name in names}
-        stores = {store._key: store for store in (*self.source.node_stores, *self.source.edge_stores)}
+        """Returns all attributes as arguments by type and relation. An object that holds tensors
+        becomes a dict of its attributes."""
         return {
             key: {
                 name: self._opened(name, self._value(name, one, key, store), key)
                 for name, one in store.items()
             }
-            for key, store in stores.items()
+            for key, store in _all_stores(self.source).items()
         }
 
     def _opened(self, name: str, value: Any, key: Any, depth: int = 0) -> Any:
@@ -229,13 +198,10 @@ class Batch:
         return value
 
     def copied(self, attributes: Mapping[Any, Any]) -> Any:
-        made = self.source.__copy__() if hasattr(self.source, "__copy__") else self.source
-        for key, one in attributes.items():
-            if isinstance(self.source, Data):
-                made[key] = _closed(self.source[key], one)
-                continue
-            for name, value in one.items():
-                made[key][name] = _closed(self.source[key][name], value)
+        made = copy.copy(self.source)
+        for key, store in _all_stores(made).items():
+            for name, value in attributes[key].items():
+                store[name] = _closed(store[name], value)
         return made
 
     def _value(self, name: str, value: Any, key: Any, store: Any) -> Any:
@@ -356,8 +322,24 @@ def _by_type_name(source: Any, name: str, by_type: bool) -> str:
 
 
 def _stores_with(source: HeteroData, name: str) -> dict[Any, Any]:
-    stores = (*source.node_stores, *source.edge_stores)
-    return {store._key: store for store in stores if name in store}
+    return {key: store for key, store in _all_stores(source).items() if name in store}
+
+
+def _stores(source: Data | HeteroData) -> tuple[dict[Any, Any], dict[Any, Any]]:
+    """Returns the stores of nodes and those of edges, by name; None is that of the only type."""
+    both = source.node_stores, source.edge_stores
+    of_nodes, of_edges = ({store._key: store for store in of_kind} for of_kind in both)
+    return of_nodes, of_edges
+
+
+def _all_stores(source: Data | HeteroData) -> dict[Any, Any]:
+    of_nodes, of_edges = _stores(source)
+    return {**of_nodes, **of_edges}
+
+
+def _num_nodes(store: Any) -> int:
+    x = store.get("x")
+    return x.size(0) if isinstance(x, Tensor) and store._key is None else store.num_nodes or 0
 
 
 def _seeds(source: Data, nodes: int, first: int) -> int:
@@ -379,7 +361,7 @@ def _native(batch: SampledMinibatch) -> SampledBatch:
         source, _, target = (None, None, None) if one_type else relation
         own = keys if schema.is_plain else SampleKeys(batch.seed, batch.epoch, batch.key, relation)
         in_edges = ops.InEdges(edges.indptr, edges.indices)
-        made = PrefixEdges(in_edges, nodes[target], edges.edges_per_hop, own, nodes[source])
+        made = PrefixEdges(in_edges, nodes[source], nodes[target], edges.edges_per_hop, own)
         relations[None if one_type else relation] = made
     return SampledBatch(relations, nodes, batch.num_layers or 0, keys, DrawnKey())
 
@@ -518,12 +500,21 @@ def _beside_batch(
 
 def _as_given(arguments: dict[str, Any]) -> Bound | None:
     """Returns the arguments of a call without a batch. The first edge index is the graph."""
-    by_type = any(map(_is_by_type, arguments.values()))
-    rows, edges = (_typed_graph if by_type else _plain_graph)(list(arguments.values()), arguments.get("x"))
+    values = list(arguments.values())
+    by_type = any(map(_is_by_type, values))
+    if by_type:
+        dicts = (one for one in values if isinstance(one, Mapping) and one)
+        edges = next((one for one in dicts if all(isinstance(name, tuple) for name in one)), {})
+        rows: Mapping[Any, Any] = next(filter(_is_by_type, values))
+    else:
+        floats = (one for one in values if isinstance(one, Tensor) and one.is_floating_point())
+        x = arguments.get("x")
+        rows = {None: x if isinstance(x, Tensor) else next(floats, None)}
+        edges = {None: next(filter(are_plain_edges, values), None)}
     sizes = {name: one.size(0) for name, one in rows.items() if isinstance(one, Tensor) and one.dim()}
     if not edges or len(sizes) < len(rows) or not all(_joins(*one, sizes) for one in edges.items()):
         return None
-    structure = _structure(edges, sizes, list(arguments.values()))
+    structure = _structure(edges, sizes, values)
     sampled = structure if isinstance(structure, SampledBatch) else None
 
     def described(name: str, one: Any, key: Any = None) -> Any:
@@ -547,19 +538,6 @@ def _as_given(arguments: dict[str, Any]) -> Bound | None:
 
 def _is_by_type(one: Any) -> bool:
     return isinstance(one, Mapping) and bool(one) and all(isinstance(name, str) for name in one)
-
-
-def _plain_graph(arguments: list[Any], x: Any) -> tuple[dict[Any, Any], dict[Any, Any]]:
-    if not isinstance(x, Tensor):
-        tensors = (one for one in arguments if isinstance(one, Tensor) and one.is_floating_point())
-        x = next(tensors, None)
-    return {None: x}, {None: next((one for one in arguments if are_plain_edges(one)), None)}
-
-
-def _typed_graph(arguments: list[Any], _: Any) -> tuple[Mapping[Any, Any], Mapping[Any, Any]]:
-    dicts = [one for one in arguments if isinstance(one, Mapping) and one]
-    by_relation = (one for one in dicts if all(isinstance(name, tuple) for name in one))
-    return next(filter(_is_by_type, dicts)), next(by_relation, {})
 
 
 def _joins(relation: Any, edge_index: Any, sizes: Mapping[Any, int]) -> bool:

@@ -11,16 +11,17 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakIdRef
 
 from pyg_batchgnn import nn, ops
 from pyg_batchgnn.port import foreign, rules
 from pyg_batchgnn.port.batches import ArgumentTensor, Batch, Bound
-from pyg_batchgnn.port.capture import LIBRARIES, Captured, CapturedFunction, Done, Miss, run_graph
+from pyg_batchgnn.port.capture import LIBRARIES, Capture, Captured, CapturedFunction, Miss, run_graph
 from pyg_batchgnn.port.check import Trial, difference
 from pyg_batchgnn.port.execution import Frame
 from pyg_batchgnn.port.execution import run as run_program
 from pyg_batchgnn.port.modules import AcceleratedConv
-from pyg_batchgnn.port.program import Program, drops_now, shared_values
+from pyg_batchgnn.port.program import Program, drops_now, module_of, shared_values
 from pyg_batchgnn.port.recording import (
     Axis,
     Count,
@@ -33,7 +34,7 @@ from pyg_batchgnn.port.recording import (
     mapped,
 )
 from pyg_batchgnn.port.report import AccelerationReport, ForwardReport, forward_report, log_report
-from pyg_batchgnn.port.structure import Copies, prefix
+from pyg_batchgnn.port.structure import LEAST_COPIES, Copies, Known, Memo, prefix
 from pyg_batchgnn.port.translate import translate
 
 
@@ -43,7 +44,6 @@ class Graph:
 
     captured: Captured  # the graph of Dynamo
     recording: Recording
-    leaves: list[int | None]  # of each placeholder, its number among the tensors of the arguments, or None
     #: by whether the seeds' rows alone are wanted, and the values that copies of a node share
     programs: dict[tuple[bool, frozenset[int]], Program] = field(default_factory=dict)
     checked: set[Program] = field(default_factory=set)  # those that were compared
@@ -78,10 +78,10 @@ class Graph:
         for number, call in enumerate(self.recording.calls):
             if not isinstance(call.target, ModuleCall):
                 continue
-            conv = model.get_submodule(call.target.path)
+            conv: Any = module_of(call, model)
             if call.message_passing is None:
                 # which rows it looks at, and which it writes to
-                looks = rules.module_rule(conv), rules.takes_row_statistics(conv)
+                looks = rules.computes_rows(conv), rules.takes_row_statistics(conv)
                 state = *looks, getattr(conv, "inplace", False), conv.training
                 if self.states.setdefault(number, state) != state:
                     return f"options of {call.target.path} changed"
@@ -107,6 +107,7 @@ class Tracing:
     check: str = "once"  # "often" compares a program with its graph at every 2^k-th call
     is_sequential: bool = False  # the model is a `Sequential` of PyG without a ``forward`` of the user's
     share_dropout: bool = False  # copies of a node have one mask before they differ
+    memo: Memo | None = None  # the rows of earlier batches, within `encode_once`
     uses_all_rows: bool = False  # True once a loss used other rows than the seeds'
     entries: dict[Any, Entry] = field(default_factory=dict)  # by the pattern of the arguments
     differs: dict[Any, bool] = field(default_factory=dict)  # by pattern and sizes of 0: in what is done
@@ -162,7 +163,10 @@ class Call:
         self._trees = {
             name: one.attributes() if isinstance(one, Batch) else one for name, one in bound.arguments.items()
         }
-        self._copies = Copies(bound.structure, bound.ids)
+        self._memo = None if torch.is_grad_enabled() else tracing.memo
+        least = LEAST_COPIES if self._memo is None else 0.0
+        self._copies = Copies(bound.structure, bound.ids, least)
+        self._shared: frozenset[int] | None = None  # the values that copies share, once a graph tells
         self.leaves = [one for one in leaves_of(self._trees) if isinstance(one, ArgumentTensor)]
         self.shapes: list[tuple[int, ...]] = []  # of what Dynamo gets for them
 
@@ -209,7 +213,7 @@ class Call:
             )
 
         modules = tuple((hash(tuple(vars(one))), one.training) for one in self._model.modules())
-        learns = tuple(one.requires_grad for one in self._model.parameters())
+        learns = tuple(one.requires_grad for one in _tensors_of(self._model))
         return place(self._trees), self._bound.structure.hops, modules, learns, nn.current_products()
 
     def capture(self, function: CapturedFunction, arguments: Any, run: Any, exact: bool = False) -> Any:
@@ -217,27 +221,26 @@ class Call:
         # Sizes of 0 and 1 have graphs of their own, unless they are treated as any others. Then
         # torch takes no size for 0, whatever it is.
         oblivious = not exact and any(size < 2 for shape in self.shapes for size in shape)
-        described = self._filled(lambda leaf: leaf)
-        trims = self._tracing.trims
-        return function.capture(model.users_forward, model, arguments, described, run, trims, oblivious)
+        capture = Capture(model, self._filled(lambda leaf: leaf), self._tracing.trims, oblivious)
+        return function.capture(model.users_forward, arguments, capture, run)
 
     def look(self, function: CapturedFunction, look: Callable[..., Any], exact: bool = False) -> str | None:
-        """Calls ``look`` with the captured graph, without a run. Returns why there is none, or
-        None."""
+        """Calls ``look`` with the captured graph, which does not run, so that nothing has an
+        effect. Returns why there is none, or None."""
+        seen: list[Captured] = []
 
         def run(captured: Captured, values: Sequence[Any]) -> Any:
             look(captured, values)
-            raise Done
+            seen.append(captured)
+            raise Miss
 
         try:
             self.capture(function, self.arguments(), run, exact)
-        except Miss:
-            return "TorchDynamo is turned off"
         except Refusal as refusal:
             return refusal.reason
-        except Done:
-            pass
-        return None
+        except Miss:
+            return None if seen else "TorchDynamo is turned off"
+        raise AssertionError("a graph that is looked at does not run")
 
     def __call__(self, captured: Captured, values: tuple[Any, ...]) -> Sequence[Any]:
         graph: Graph = captured.made or self.translated(captured)
@@ -250,7 +253,8 @@ class Call:
                 why = f"its rows could not be computed by themselves: {type(error).__name__}: {error}"
                 graph.wrong = why
         if why:
-            found = self._call_by_call(graph, inputs, why)
+            self._tracing.refuse(self._model, why)
+            found = run_graph(captured, self.inputs(graph, inputs, ArgumentTensor.tensor), self._model)
         known = captured.axes_by_size() if why else graph.recording.result
         axes = [known.get(one) for one in captured.module.graph.output_node().args[0]]  # type: ignore
         self._tell_of_uncut(found, axes)
@@ -271,19 +275,14 @@ class Call:
 
     def translated(self, captured: Captured) -> Graph:
         tracing, model = self._tracing, self._model
-        by_leaf = {id(one): place for place, one in enumerate(self.leaves)}
-        leaves = [
-            by_leaf.get(id(one)) if dim is None else None
-            for one, dim in zip(captured.places, captured.dims, strict=True)
-        ]
         recording, wrong = Recording(), ""
         try:
             recording = translate(captured, model, tracing.judge)
         except Refusal as refusal:
             wrong = refusal.reason
-        captured.forget()
+        captured.find(self.leaves)
         tracing.result = list((captured.axes_by_size() if wrong else recording.result).values())
-        graph = captured.made = Graph(captured, recording, leaves, wrong=wrong)
+        graph = captured.made = Graph(captured, recording, wrong=wrong)
         tracing.graphs.append(graph)
         if not wrong:
             self._tell_of_statistics()
@@ -307,11 +306,9 @@ class Call:
                 f"computes, fewer than in a plain call; use LayerNorm where that matters",
             )
 
-    def inputs(self, graph: Graph, values: Sequence[Any]) -> list[Any]:
-        return [
-            value if place is None else self.leaves[place].value
-            for value, place in zip(values, graph.leaves, strict=True)
-        ]
+    def inputs(self, graph: Graph, values: Sequence[Any], of: Any = lambda leaf: leaf.value) -> list[Any]:
+        each = zip(values, graph.captured.inputs, strict=True)
+        return [value if one.leaf is None else of(self.leaves[one.leaf]) for value, one in each]
 
     def check(self, graph: Graph, inputs: Sequence[Any]) -> str:
         """Compares a new program with the graph that it was made of, once or at every 2^k-th call.
@@ -321,21 +318,12 @@ class Call:
         program = self._program(graph, inputs, seeds=self._bound.seeds is not None)
         if again or program not in graph.checked:
             graph.checked.add(program)
-            places = graph.leaves, inputs, self._bound.ids
-            trial = Trial(graph.captured, program, self._model, self.leaves, *places)
+            trial = Trial(graph.captured, program, self._model, self.leaves, inputs, self._bound.ids)
             try:
                 graph.wrong = difference(trial, self._bound.structure) or ""
             except Refusal as refusal:
                 graph.wrong = refusal.reason
         return graph.wrong
-
-    def _call_by_call(self, graph: Graph, inputs: Sequence[Any], why: str) -> list[Any]:
-        self._tracing.refuse(self._model, why)
-        values = [
-            value if place is None else self.leaves[place].tensor()
-            for value, place in zip(inputs, graph.leaves, strict=True)
-        ]
-        return run_graph(graph.captured, values, self._model)
 
     def _computed(self, graph: Graph, inputs: Sequence[Any]) -> list[Any]:
         if self._bound.seeds is None and self._splits(graph, inputs):
@@ -345,18 +333,32 @@ class Call:
         return self._outputs(graph, inputs, seeds=self._bound.seeds is not None)
 
     def _program(self, graph: Graph, inputs: Sequence[Any], *, seeds: bool) -> Program:
-        shared = graph.shared(self._model, self._copies, inputs, self._tracing.share_dropout)
-        if (seeds, shared) not in graph.programs:
-            program = Program(graph.recording, self._model, seeds=seeds, shared=shared)
-            graph.programs[seeds, shared] = program
-        return graph.programs[seeds, shared]
+        if self._shared is None:
+            masks = self._tracing.share_dropout and self._memo is None  # other batches have others
+            self._shared = graph.shared(self._model, self._copies, inputs, masks)
+        place = seeds, self._shared
+        if place not in graph.programs:
+            graph.programs[place] = Program(graph.recording, self._model, seeds=seeds, shared=self._shared)
+        return graph.programs[place]
 
     def _outputs(self, graph: Graph, inputs: Sequence[Any], *, seeds: bool) -> list[Any]:
         program = self._program(graph, inputs, seeds=seeds)
         frame = Frame(program, self._model, self._bound.structure, {})
-        found = run_program(frame, inputs, self._copies)
+        found = run_program(frame, inputs, self._copies, self._known(program, inputs))
         self._tracing.encoded = frame.encoded
         return found
+
+    def _known(self, program: Program, inputs: Sequence[Any]) -> Known | None:
+        """Returns the rows of earlier batches, if prediction encodes each node once."""
+        if self._memo is None or not program.shared or (beside := program.beside()) is None:
+            return None
+        given = dict(zip(program.recording.inputs, inputs, strict=True))
+        numbers = [given[one] for one in beside if not isinstance(given[one], Tensor)]
+        others = [given[one] for one in beside if isinstance(given[one], Tensor)]
+        if any(one.is_inference() for one in (*others, *_tensors_of(self._model))):
+            return None  # they have no versions
+        state = _state(self._model, others), numbers, torch.is_inference_mode_enabled()
+        return self._memo.of(program, state)
 
     def _splits(self, graph: Graph, inputs: Sequence[Any]) -> bool:
         """Returns whether the backward pass needs the rows of the seeds alone: not if rows depend
@@ -373,7 +375,7 @@ class Call:
         )
 
     def _taking_gradients(self, inputs: Sequence[Any]) -> list[Tensor]:
-        tensors = (*inputs, *self._model.parameters(), *self._model.buffers())
+        tensors = (*inputs, *_tensors_of(self._model))
         found = {id(one): one for one in tensors if isinstance(one, Tensor) and one.requires_grad}
         return list(found.values())
 
@@ -442,13 +444,20 @@ class _SeedRows(torch.autograd.Function):
 _ERRORS = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError)
 
 
-def _state(model: torch.nn.Module) -> Any:
+def _state(model: torch.nn.Module, others: Sequence[Tensor] = ()) -> Any:
     modules = [
-        (id(one), [(name, value) for name, value in vars(one).items() if type(value) in SCALARS])
+        (WeakIdRef(one), [(name, value) for name, value in vars(one).items() if type(value) in SCALARS])
         for one in model.modules()
     ]
-    tensors = (*model.parameters(), *model.buffers())
-    return modules, [(id(one), one._version) for one in tensors if not one.is_inference()]
+    tensors = [one for one in (*_tensors_of(model), *others) if not one.is_inference()]
+    memory = [one.data_ptr() if one.layout is torch.strided else 0 for one in tensors]
+    return modules, [(WeakIdRef(one), one._version) for one in tensors], memory
+
+
+def _tensors_of(model: torch.nn.Module) -> list[Tensor]:
+    """Returns parameters and buffers, those in several places several times."""
+    every = (own for one in model.modules() for own in (one._parameters, one._buffers))
+    return [one for own in every for one in own.values() if one is not None]
 
 
 SCALARS = (int, float, bool, str, type(None))

@@ -29,29 +29,27 @@ from torch.compiler import is_dynamo_compiling
 
 from pyg_batchgnn.port import leaves, rules
 from pyg_batchgnn.port.batches import ArgumentTensor
-from pyg_batchgnn.port.leaves import LEAF, RETURNED, Leaf
+from pyg_batchgnn.port.leaves import LEAF, RETURNED, Leaf, now
 from pyg_batchgnn.port.modules import CAPTURING
-from pyg_batchgnn.port.recording import WHOLE, Axis, BatchEdges, Edges, Refusal, form_of, leaves_of
+from pyg_batchgnn.port.recording import WHOLE, Axis, BatchEdges, Edges, Prefix, Refusal, leaves_of
 
 
 class Miss(BaseException):
     """No captured graph fits a call. A user's ``except Exception`` does not catch it."""
 
 
-class Done(BaseException):
-    """A graph was captured and looked at, and shall not run, so that nothing has an effect."""
-
-
 #: Is called with a graph and the values of its placeholders, and returns those of its outputs.
 Run = Callable[["Captured", tuple[Any, ...]], Sequence[Any]]
 
 
-class _Local(threading.local):
-    capture: Capture | None = None
-    run: Run | None = None
+@dataclass
+class Input:
+    """What a placeholder of a graph stands for."""
 
-
-_local = _Local()
+    place: Any  # an argument or a number of it, as the function was told, or any other object
+    dim: int | None  # of a size, the number of the dimension
+    is_number: bool  # it is a number in a tensor
+    leaf: int | None = None  # its number among the tensors of the arguments
 
 
 @dataclass
@@ -59,20 +57,18 @@ class Captured:
     """An FX graph that TorchDynamo captured. It is called with the values of its placeholders."""
 
     module: torch.fx.GraphModule  # the graph
-    #: of each placeholder, what its source stands for: an argument or a number of it, as the
-    #: function was told, or any other object
-    places: list[Any]
-    dims: list[int | None]  # of each placeholder that is a size, the number of the dimension; else None
-    numbers: list[bool]  # of each placeholder, whether it is a number in a tensor
-    #: the comparisons of sizes that the graph depends on
-    branches: list[tuple[str, set[str]]] = field(default_factory=list)
+    inputs: list[Input]  # of each placeholder
+    decided: set[str] = field(default_factory=set)  # the symbols of sizes whose comparisons it depends on
     is_sure: bool = False  # nothing took a size of 0 or 1 for another
     made: Any = None  # what its owner made of it
 
-    def forget(self) -> None:
-        self.places[:] = [  # Dynamo holds the list too
-            replace(one, value=None) if isinstance(one, ArgumentTensor) else one for one in self.places
-        ]
+    def find(self, leaves: Sequence[ArgumentTensor]) -> None:
+        """Finds the tensors of the arguments among the inputs, and forgets their values."""
+        by_leaf = {id(one): place for place, one in enumerate(leaves)}
+        for one in self.inputs:
+            one.leaf = by_leaf.get(id(one.place)) if one.dim is None else None
+            if isinstance(one.place, ArgumentTensor):
+                one.place = replace(one.place, value=None)
 
     def axes_by_size(self) -> dict[torch.fx.Node, Axis]:
         """Returns what the rows of each result tensor stand for, if their number's symbol tells."""
@@ -81,19 +77,15 @@ class Captured:
         return {one: axis_of(one.meta.get("example_value"), known) for one in nodes}
 
     def __call__(self, *values: Any) -> Sequence[Any]:
-        if _local.run is None:
+        if now.run is None:
             raise Miss
-        given = zip(values, self.numbers, strict=True)
-        values = tuple(one.item() if number and isinstance(one, Tensor) else one for one, number in given)
-        return _local.run(self, values)
-
-
-#: Returns what is called of a module that is a leaf.
-Forward = Callable[[Any], Callable[..., Any]]
+        given = zip(values, self.inputs, strict=True)
+        values = tuple(one.item() if its.is_number and isinstance(one, Tensor) else one for one, its in given)
+        return now.run(self, values)
 
 
 def run_graph(
-    captured: Captured, values: Sequence[Any], model: Any, forward: Forward = lambda module: module
+    captured: Captured, values: Sequence[Any], model: Any, forward: Callable[[Any], Any] = lambda one: one
 ) -> list[Any]:
     """Returns the outputs of a graph for the values of its placeholders. ``forward``: returns what
     is called for a leaf module; by default the module."""
@@ -105,7 +97,7 @@ def run_graph(
 
 
 class _AsItIs(torch.fx.Interpreter):
-    def __init__(self, graph: torch.fx.GraphModule, model: torch.nn.Module, forward: Forward) -> None:
+    def __init__(self, graph: torch.fx.GraphModule, model: torch.nn.Module, forward: Any) -> None:
         super().__init__(graph)
         self.extra_traceback = False  # errors are the user's
         self._modules, self._forward = {id(one): one for one in model.modules()}, forward
@@ -130,12 +122,13 @@ class _AsItIs(torch.fx.Interpreter):
 def symbols(captured: Captured) -> dict[str, Axis]:
     found: dict[str, Axis | None] = {}
     placeholders = (one for one in captured.module.graph.nodes if one.op == "placeholder")
-    for node, place, dim in zip(placeholders, captured.places, captured.dims, strict=True):
-        if not isinstance(place, ArgumentTensor) or dim is not None or form_of(place.axis) is None:
+    for node, one in zip(placeholders, captured.inputs, strict=True):
+        place = one.place
+        axis = place.axis if isinstance(place, ArgumentTensor) and one.dim is None else None
+        if not isinstance(axis, Prefix):
             continue
-        axis = place.axis
-        size = node.meta["example_value"].shape[1 if isinstance(axis, BatchEdges) else 0]
-        counted = Edges(axis.relation, axis.hops) if isinstance(axis, BatchEdges) else axis
+        size = node.meta["example_value"].shape[axis.dim]
+        counted = Edges(axis.name, axis.hops) if isinstance(axis, BatchEdges) else axis
         if not isinstance(size, int):
             known = found.setdefault(str(size), counted)
             found[str(size)] = counted if known == counted else None
@@ -154,16 +147,23 @@ class _WrittenError(Exception):
 
 @dataclass
 class Capture:
-    model: torch.nn.Module  # the model
-    #: the arguments, with a description in the place of each tensor and each number of rows
+    """What is captured: a call of a model. ``oblivious``: sizes of 0 and 1 are treated as others,
+    else they are constants of the graph."""
+
+    model: torch.nn.Module
+    #: the arguments, with an `ArgumentTensor` for each tensor and a `Count` for each number of rows
     arguments: Mapping[str, Any]
-    modules: dict[int, torch.nn.Module]  # the modules of the model by their ids
+    trims: Sequence[type[torch.nn.Module]] = ()
+    oblivious: bool = False
     #: the ids of those that ``forward`` writes to. They are no leaves, which would run before what
     #: was written is replayed.
     written: set[int] = field(default_factory=set)
     #: the numbers of sizes that were computed, as expressions, and what they are in this call
     sizes: list[tuple[Any, Any]] = field(default_factory=list)
     caught: bool = False  # the user's code caught an error
+
+    def __post_init__(self) -> None:
+        self.modules = {id(one): one for one in self.model.modules()}
 
     def watched(self) -> AbstractContextManager[None]:
         """Notes errors, and the expressions of sizes that the call computes or compares."""
@@ -176,15 +176,15 @@ class Capture:
 
         def make(variable: Any, proxy: Any, number: Any, **options: Any) -> None:
             made(variable, proxy, number, **options)
-            self.sizes.extend(_sizes_in(number) if _local.capture is self else ())
+            self.sizes.extend(_sizes_in(number) if now.capture is self else ())
 
         def decide(environment: Any, node: Any, *args: Any, **options: Any) -> Any:
             found = decided(environment, node, *args, **options)
-            self.sizes.extend([(found, node.hint)] if _local.capture is self else ())
+            self.sizes.extend([(found, node.hint)] if now.capture is self else ())
             return found
 
         def handle(frame: Any, error: Any) -> None:
-            if _local.capture is self:
+            if now.capture is self:
                 self.caught |= not any(one in frame.f_code.co_filename for one in LIBRARIES)
             handled(frame, error)
 
@@ -269,7 +269,7 @@ def _check_code(capture: Capture) -> Collection[str]:
 
 
 def _backend(module: torch.fx.GraphModule, _: Any) -> Captured:
-    capture = _local.capture
+    capture = now.capture
     if capture is None:
         raise Miss
     names = _check_code(capture)
@@ -279,21 +279,21 @@ def _backend(module: torch.fx.GraphModule, _: Any) -> Captured:
     inner = [part for part in module.modules() if isinstance(part, torch.fx.GraphModule)][1:]
     if any(node.target is LEAF for part in inner for node in part.graph.nodes):
         raise Refusal("it calls a layer within a function with a graph of its own, such as checkpoint")
-    places, dims, numbers = [], [], []
+    inputs = []
     for node in module.graph.nodes:
         if node.op != "placeholder":
             continue
         argument = node.meta.get("grapharg")
         source = None if argument is None else argument.source
         base = getattr(source, "base", None) if hasattr(source, "prop") else source
-        places.append(None if base is None else capture.place(base))
-        dims.append(getattr(source, "idx", None) if base is not source else None)
-        numbers.append(bool(getattr(argument, "pass_arg_as_tensor", False)))
+        place = None if base is None else capture.place(base)
+        dim = getattr(source, "idx", None) if base is not source else None
+        inputs.append(Input(place, dim, bool(getattr(argument, "pass_arg_as_tensor", False))))
     values = [one.meta.get("example_value") for one in module.graph.nodes]
     modes = (getattr(one, "fake_mode", None) for one in values)
     environment = next((mode.shape_env for mode in modes if mode is not None), None)
     sure = _BY_LAYOUT.isdisjoint(names) and _are_right([*capture.sizes, *_sizes_in(values)], environment)
-    return Captured(module, places, dims, numbers, _branches(environment), sure)
+    return Captured(module, inputs, _decided(environment), sure)
 
 
 def _sizes_in(value: Any) -> list[tuple[Any, Any]]:
@@ -313,9 +313,9 @@ def _are_right(sizes: Iterable[tuple[Any, Any]], environment: Any) -> bool:
     return all(one.xreplace(values) == now for one, now in known)
 
 
-def _branches(environment: Any) -> list[tuple[str, set[str]]]:
+def _decided(environment: Any) -> set[str]:
     guards = [] if environment is None else [one.expr for one in environment.guards]
-    return [(str(one), {str(symbol) for symbol in one.free_symbols}) for one in guards if not _is_always(one)]
+    return {str(symbol) for one in guards if not _is_always(one) for symbol in one.free_symbols}
 
 
 def _is_always(guard: Any) -> bool:
@@ -390,59 +390,47 @@ class CapturedFunction:
         self._known = torch._dynamo.run(self._function)
 
     def run(self, forward: Any, model: torch.nn.Module, arguments: Mapping[str, Any], run: Run) -> Any:
-        outer, _local.run = _local.run, run
+        outer, now.run = now.run, run
         try:
             return self._known(forward, model, arguments)
         finally:
-            _local.run = outer
+            now.run = outer
 
-    def capture(
-        self,
-        forward: Any,
-        model: torch.nn.Module,
-        arguments: Mapping[str, Any],
-        described: Mapping[str, Any],
-        run: Run,
-        trims: Sequence[type[torch.nn.Module]] = (),
-        oblivious: bool = False,
-    ) -> Any:
-        """Captures a call, and runs the graph as `run` does. ``described``: the arguments with an
-        `ArgumentTensor` for each tensor and a `Count` for each number of rows. ``oblivious``: sizes
-        of 0 and 1 are treated as others, else they are constants of the graph. Raises `Refusal` if
-        TorchDynamo cannot trace the function, and `Miss` if it is turned off."""
+    def capture(self, forward: Any, arguments: Mapping[str, Any], capture: Capture, run: Run) -> Any:
+        """Captures a call, and runs the graph as `run` does. Raises `Refusal` if TorchDynamo cannot
+        trace the function, and `Miss` if it is turned off."""
         import torch.fx.experimental._config as shapes
 
         known = {name: one for name, one in _SETTINGS.items() if hasattr(torch._dynamo.config, name)}
-        outer = _local.capture, _local.run
-        capture = Capture(model, described, {id(one): one for one in model.modules()})
+        outer = now.capture, now.run
         with ExitStack() as stack:
             stack.enter_context(_capturing)
-            stack.enter_context(leaves.as_leaves(capture.modules, capture.written, trims))
+            stack.enter_context(leaves.as_leaves(capture.model.modules(), capture.trims))
             stack.enter_context(torch._dynamo.config.patch(known))
             sources: Any = torch.compiler.config
             stack.enter_context(sources.patch(dynamic_sources=_OF_BATCHES))
             stack.enter_context(capture.watched())
             patch: Any = shapes.patch  # type: ignore[attr-defined]
-            stack.enter_context(patch(use_duck_shape=False, backed_size_oblivious=oblivious))
-            _local.capture, _local.run = capture, run
+            stack.enter_context(patch(use_duck_shape=False, backed_size_oblivious=capture.oblivious))
+            now.capture, now.run = capture, run
             CAPTURING.append(threading.get_ident())
             try:
-                return self._compile(forward, model, arguments, capture)
+                return self._compile(forward, arguments, capture)
             except torch._dynamo.exc.TorchDynamoException as error:
                 raise Refusal(_reason(error)) from error
             finally:
                 CAPTURING.pop()
-                _local.capture, _local.run = outer
+                now.capture, now.run = outer
 
-    def _compile(self, forward: Any, model: Any, arguments: Mapping[str, Any], capture: Capture) -> Any:
+    def _compile(self, forward: Any, arguments: Mapping[str, Any], capture: Capture) -> Any:
         try:
-            return self._compiled(forward, model, arguments)
+            return self._compiled(forward, capture.model, arguments)
         except torch._dynamo.exc.TorchDynamoException as error:
             inside = getattr(error, "inner_exception", None) or error.__cause__
             if not isinstance(inside, _WrittenError):
                 raise
             capture.written.update(*inside.args)
-            return self._compiled(forward, model, arguments)
+            return self._compiled(forward, capture.model, arguments)
 
 
 def _reason(error: BaseException) -> str:

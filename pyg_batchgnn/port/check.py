@@ -67,7 +67,6 @@ class Trial:
     program: Program
     model: torch.nn.Module
     leaves: list[ArgumentTensor]  # the tensors of the arguments
-    _places: Sequence[int | None]  # of each placeholder, its number among them, or None
     _values: Sequence[Any]  # of the placeholders, in the call that captured the graph
     _ids: Mapping[Any, Any] = field(default_factory=dict)  # by type, those of the nodes
     random: torch.Generator = field(default_factory=lambda: torch.Generator().manual_seed(5))
@@ -142,14 +141,14 @@ class Trial:
         self, batch: SmallBatch | None, structure: Structure, clones: Mapping[int, Tensor], wide: bool
     ) -> list[Any]:
         made: list[Any] = []
-        each = zip(self._values, self._places, self.captured.places, self.captured.dims, strict=True)
-        for value, leaf, place, dim in each:
-            if leaf is not None:
-                made.append(self._leaf(self.leaves[leaf], batch, wide))
+        for value, one in zip(self._values, self.captured.inputs, strict=True):
+            place, dim = one.place, one.dim
+            if one.leaf is not None:
+                made.append(self._leaf(self.leaves[one.leaf], batch, wide))
             elif isinstance(place, Count):
                 made.append(place.form.value(structure.counter))
             elif isinstance(place, ArgumentTensor) and dim is not None:
-                form = form_of(place.axis) if dim == isinstance(place.axis, BatchEdges) else None
+                form = form_of(place.axis, dim)
                 made.append(value if form is None else form.value(structure.counter))
             elif isinstance(value, Tensor):
                 made.append(clones[id(value)] if id(value) in clones else self._clone(value, wide))
@@ -220,12 +219,12 @@ class SmallBatch:
     def value(self, leaf: ArgumentTensor) -> Tensor:
         axis = leaf.axis
         if isinstance(axis, BatchEdges):
-            return self.edge_index[axis.relation]
+            return self.edge_index[axis.name]
         value = leaf.tensor().detach()
         if isinstance(axis, Nodes):
             return value[self.nodes[axis.name][: prefix(self.structure, "nodes", axis.name, axis.hops)]]
         if isinstance(axis, Edges):
-            return value[self.edges[axis.relation]]
+            return value[self.edges[axis.name]]
         if isinstance(axis, SeedIds):
             return self._links(axis, value)
         return value

@@ -17,7 +17,6 @@ from pyg_batchgnn.port import foreign, rules
 from pyg_batchgnn.port.program import (
     Program,
     ProgramStep,
-    Reads,
     is_dropout,
     is_relu,
     may_overwrite,
@@ -27,7 +26,6 @@ from pyg_batchgnn.port.program import (
 from pyg_batchgnn.port.recording import (
     Count,
     Edges,
-    ModuleCall,
     Nodes,
     Ref,
     Refusal,
@@ -36,7 +34,7 @@ from pyg_batchgnn.port.recording import (
     refs,
     tensors,
 )
-from pyg_batchgnn.port.structure import FLOATS, Copies, Structure, looked_up, prefix
+from pyg_batchgnn.port.structure import FLOATS, Copies, Known, Structure, looked_up, prefix
 
 
 @dataclass
@@ -51,43 +49,47 @@ class Frame:
     encoded: dict[Any, tuple[int, int]] = field(default_factory=dict)
 
     def rows(self, axis: Any, hops: int) -> int:
-        if isinstance(axis, Nodes):
-            return prefix(self.structure, "nodes", axis.name, hops)
-        return prefix(self.structure, "edges", axis.relation, hops)
+        return prefix(self.structure, axis.kind, axis.name, hops)
 
 
-def run(frame: Frame, inputs: Sequence[Any], copies: Copies) -> list[Any]:
+def run(frame: Frame, inputs: Sequence[Any], copies: Copies, known: Known | None = None) -> list[Any]:
     """Returns the outputs of the graph. ``inputs``: the values of its placeholders. ``copies``: the
-    nodes that the batch holds several times."""
+    nodes that the batch holds several times. ``known``: the rows of earlier batches."""
     program = frame.program
     frame.values.update(zip(program.recording.inputs, inputs, strict=True))
     rows = copies.rows(program.recording, program.shared, inputs) if program.shared else {}
     own = {number: one for number, one in rows.items() if one is not None}
+    if known is not None and own:
+        copies, own = copies.renewed(own, known)
     structure = copies.distinct() if own else frame.structure
     distinct = replace(frame, structure=structure, values=ChainMap(own, frame.values))
     for step in program.steps:
         shares = step.shares is not None and own.keys() >= set(step.shares)
         run_step(distinct if shares else frame, step)
         for one in step.results(program) if step.shares is not None else ():
-            _share(frame, one, distinct if shares else None, copies)
+            _share(frame, one, distinct if shares else None, copies, known)
         for one in step.frees:
             frame.values.pop(one, None)
             own.pop(one, None)
+    if known is not None:
+        known.finish()
     return [_value(frame, *output) for output in program.outputs]
 
 
-def _share(frame: Frame, number: int, distinct: Frame | None, copies: Copies) -> None:
+def _share(frame: Frame, number: int, distinct: Frame | None, copies: Copies, known: Known | None) -> None:
     """Counts the rows of a value for `encoded_rows`. If they were computed once per distinct node,
-    all copies get theirs when they are read."""
+    all copies get theirs when they are read, and rows of earlier batches are there, too."""
     axis: Any = frame.program.axes[number]
     hops = frame.program.need[number]
     count = computed = frame.rows(axis, hops)
     if distinct is not None:
         rows = take(distinct, Ref(number), hops)
-        frame.values[number] = partial(copies.nodes(axis.name).spread, rows, count)  # type: ignore[union-attr]
         computed = rows.size(0)
-    known = frame.encoded.get(axis.name, (0, 0))
-    frame.encoded[axis.name] = max(known[0], count), max(known[1], computed)
+        if known is not None:
+            rows = known.of(axis.name).keep(number, rows) if number in frame.program.kept else None
+        frame.values[number] = partial(copies.nodes(axis.name).spread, rows, count)  # type: ignore[union-attr]
+    before = frame.encoded.get(axis.name, (0, 0))
+    frame.encoded[axis.name] = max(before[0], count), max(before[1], computed)
 
 
 def _value(frame: Frame, leaf: Any, hops: int | None) -> Any:
@@ -119,7 +121,7 @@ def take(frame: Frame, ref: Ref, hops: int, *, in_place: bool = False) -> Any:
 def _arguments(frame: Frame, step: ProgramStep) -> tuple[tuple[Any, ...], dict[str, Any]]:
     call = step.call
     args, hops = call.args, step.hops if call.by_row or call.of_ends else None
-    if hops is not None and not isinstance(call.target, ModuleCall) and rules.is_reshape(call.target):
+    if hops is not None and call.target in rules.RESHAPES:
         axis = frame.program.axes[call.results[0]]
         args = rules.new_shape(args, frame.rows(axis, hops))
     return mapped((args, call.kwargs), lambda leaf: _value(frame, leaf, hops))
@@ -197,8 +199,6 @@ def _end(frame: Frame, step: ProgramStep, x: Any, *, in_place: bool) -> Any:
 def _plain_call(frame: Frame, step: ProgramStep, module: torch.nn.Module | None) -> Any:
     call, (args, kwargs) = step.call, _arguments(frame, step)
     if module is not None:
-        if getattr(module, "inplace", False) and args:  # others may read the rows that it writes to
-            args = (args[0].clone(), *args[1:])
         return module(*args, **kwargs)
     if not frame.drops and call.target in rules.DROPOUTS:
         return args[0].clone()
@@ -241,8 +241,8 @@ def _add_up(frame: Frame, step: ProgramStep) -> tuple[Tensor, bool]:
         if part.call.message_passing is None:
             continue
         conv: Any = module_of(part.call, frame.model)
-        given, values = _conv_input(frame, part, conv, Reads.of(part.call))
-        found, read = conv.terms(given, **values), Reads.of(part.call).targets
+        given, values = _conv_input(frame, part, conv)
+        found, read = conv.terms(given, **values), part.call.reads.targets
         if own is None:
             own, own_ref, targets = given.own_rows(), read, given.graph
         elif read != own_ref and found.root is not None:
@@ -264,15 +264,14 @@ def _add_up(frame: Frame, step: ProgramStep) -> tuple[Tensor, bool]:
     return nn.total(terms, own, targets, ending, training=True), ending is not None
 
 
-def _conv_input(
-    frame: Frame, step: ProgramStep, conv: Any, reads: Reads
-) -> tuple[nn.ConvInput, dict[str, Any]]:
+def _conv_input(frame: Frame, step: ProgramStep, conv: Any) -> tuple[nn.ConvInput, dict[str, Any]]:
+    reads = step.call.reads
     axis: Any = frame.program.axes[reads.edges.number]
     above = min(step.hops + 1, axis.hops)
     x = take(frame, reads.sources, above, in_place=True)
     drops = frame.drops and conv.training and bool(getattr(conv, "dropout", 0.0))
     drops = drops or step.dropout is not None
-    graph = frame.structure.graph(axis.relation, step.call.layer + 1, step.hops, axis.hops, drops)
+    graph = frame.structure.graph(axis.name, step.call.layer + 1, step.hops, axis.hops, drops)
     counted = graph.whole or graph
     values = {
         name: take(frame, ref, axis.hops)[: (counted if name == "edge_weight" else graph).num_edges]
@@ -285,17 +284,17 @@ def _conv_input(
 
 
 def _convolve(frame: Frame, step: ProgramStep, conv: Any) -> tuple[Any, bool]:
-    call, reads = step.call, Reads.of(step.call)
-    if call.message_passing is Way.NATIVE:
-        given, values = _conv_input(frame, step, conv, reads)
+    if step.call.message_passing is Way.NATIVE:
+        given, values = _conv_input(frame, step, conv)
         ending = _ending_of_conv(frame, step, conv.training)
         update = {} if ending is None else {"update": ending}
         x = given.x if given.targets_in_sources else (given.x, given.own_rows())
         return conv(x, given.graph, **values, **update), ending is not None
-    return _trimmed(frame, conv, reads, step.hops), False
+    return _trimmed(frame, step, conv), False
 
 
-def _trimmed(frame: Frame, conv: Any, reads: Reads, hops: int) -> Tensor:
+def _trimmed(frame: Frame, step: ProgramStep, conv: Any) -> Tensor:
+    reads, hops = step.call.reads, step.hops
     axis: Any = frame.program.axes[reads.edges.number]
     above = min(hops + 1, axis.hops)
     edge_index = take(frame, reads.edges, axis.hops)[:, : frame.rows(axis, above)]

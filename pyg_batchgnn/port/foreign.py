@@ -20,7 +20,7 @@ from torch.nn.utils import parametrize
 from torch_geometric.nn.conv import MessagePassing, dna_conv, gen_conv
 
 from pyg_batchgnn.port import rules
-from pyg_batchgnn.port.recording import Edges, Fixed, Recording, refs
+from pyg_batchgnn.port.recording import Edges, Recording, refs
 
 Module = torch.nn.Module
 #: Says why something looks at other rows or edges, in a clause that begins with a verb, or None.
@@ -38,7 +38,11 @@ def whole_reason(conv: Module, x: Rows | None = None, trims: Collection[type[Mod
     if kind in _WHOLE or not (kind in _LAYERS or kind in trims):
         return f"{kind.__name__} {_WHOLE.get(kind) or f'is not known; {how_to_name(conv)}'}"
     layer = _LAYERS.get(kind, _NAMED)
-    why = _why_by_state(conv) or layer.why(conv) or _why_by_shape(layer, x)
+    why = _why_by_state(conv) or layer.why(conv)
+    rows: Any = x if isinstance(x, (tuple, list)) else (x,)
+    others = {one.dim() for one in rows if one is not None}.difference(layer.dims)
+    if why is None and layer.dims and others:
+        why = f"is called with x of {others.pop()} dimensions"
     if why is None and kind in trims:
         aggregation: Any = conv.aggr_module
         why = None if aggregation is None else next(_whys_of_part(aggregation, trims, "aggr_module"), None)
@@ -192,13 +196,6 @@ def how_to_name(conv: Module) -> str:
     )
 
 
-def _why_by_shape(layer: Layer, x: Rows | None) -> str | None:
-    for rows in x if isinstance(x, (tuple, list)) else (x,):
-        if rows is not None and layer.dims and rows.dim() not in layer.dims:
-            return f"is called with x of {rows.dim()} dimensions"
-    return None
-
-
 _MESSAGE_HOOKS = tuple(
     f"_{step}_forward_{when}"
     for step in ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
@@ -238,7 +235,7 @@ def is_hooked(module: Any) -> bool:
 def _why_by_functions(module: Any, path: str = "") -> str | None:
     back = [getattr(type(module), name, None) for name in ("_jinja_propagate", "_orig_propagate")]
     for name, value in vars(module).items():
-        if not callable(value) or (isinstance(value, Hashable) and value in _BY_ROW_FUNCTIONS):
+        if not callable(value) or (isinstance(value, Hashable) and value in rules.ACTIVATIONS):
             continue
         # PyG itself puts this on an instance when an explanation ends.
         if name == "propagate" and getattr(value, "__func__", None) in back:
@@ -257,7 +254,8 @@ def _whys_of_part(part: Module, trims: Collection[type[Module]], path: str) -> I
     kind = kind_of(part)
     if kind in trims:
         return
-    clause = _PARTS.get(kind, _unknown_part)(part)
+    rule = _PARTS.get(kind, _unknown_part)
+    clause = rule if isinstance(rule, str) else rule(part)
     if clause is None and kind is not aggr.MultiAggregation:  # it combines by a function of torch
         clause = _why_by_functions(part, f"{path}.")
     if clause is not None:
@@ -280,21 +278,16 @@ def _over_rows(part: Any) -> str | None:
     return None if part.dim in (None, 1, -1) else f"may look at other rows with dim={part.dim}"
 
 
-def _unless(name: str, clause: str) -> Rule:
-    def rule(part: Any) -> str | None:
-        value = getattr(part, name)
-        return f"{clause} with {name}={value!r}" if value else None
-
-    return rule
-
-
-def _always(clause: str) -> Rule:
-    return lambda _: clause
-
-
-_OF_ALL = _always("looks at all rows")
-_PADS = _always("pads the in-edges of each node to the most that a node has, and reads the padding")
-_ELEMENTWISE = (*rules.BY_ELEMENT_MODULES, torch.nn.PReLU)
+_KEEPS = "keeps statistics of all rows with track_running_stats=True"
+_OF_ALL = "looks at all rows"
+_PADS = "pads the in-edges of each node to the most that a node has, and reads the padding"
+_ELEMENTWISE = (
+    *(torch.nn.ReLU, torch.nn.LeakyReLU, torch.nn.ELU, torch.nn.SELU, torch.nn.CELU, torch.nn.GELU),
+    *(torch.nn.SiLU, torch.nn.Mish, torch.nn.Tanh, torch.nn.Sigmoid, torch.nn.Softplus, torch.nn.ReLU6),
+    *(torch.nn.Hardtanh, torch.nn.Hardswish, torch.nn.Hardsigmoid, torch.nn.LogSigmoid, torch.nn.Identity),
+    *(torch.nn.Softsign, torch.nn.Softshrink, torch.nn.Hardshrink, torch.nn.Tanhshrink, torch.nn.Threshold),
+    *(torch.nn.Dropout, torch.nn.AlphaDropout, torch.nn.RReLU, torch.nn.PReLU),
+)
 #: Parts that compute each row by itself, as far as their own parts do.
 _BY_ROW = (
     *(torch.nn.Sequential, torch.nn.ModuleList, torch.nn.ModuleDict, torch.nn.ParameterList),
@@ -311,7 +304,7 @@ _AGGREGATIONS = (
     *(aggr.AttentionalAggregation, aggr.VariancePreservingAggregation, aggr.MLPAggregation),
     *(aggr.SetTransformerAggregation, aggr.GraphMultisetTransformer),
 )
-_PARTS: dict[type[Module], Rule] = {
+_PARTS: dict[type[Module], Rule | str] = {
     **dict.fromkeys((*_ELEMENTWISE, *_BY_ROW, *_AGGREGATIONS, *_BATCH_NORMS), _none),
     **dict.fromkeys((torch.nn.Softmax, torch.nn.LogSoftmax, torch.nn.Softmin), _over_rows),
     **dict.fromkeys(
@@ -319,28 +312,21 @@ _PARTS: dict[type[Module], Rule] = {
         lambda part: None if len(part.normalized_shape) == 1 else "may look at other rows",
     ),
     torch.nn.GLU: _over_rows,
-    torch.nn.Embedding: _unless("max_norm", "changes its table"),
-    torch.nn.InstanceNorm1d: _unless("track_running_stats", "keeps statistics of all rows"),
+    torch.nn.Embedding: lambda part: "changes its table" if part.max_norm else None,
+    torch.nn.InstanceNorm1d: lambda part: _KEEPS if part.track_running_stats else None,
     pyg.LayerNorm: lambda part: None if part.mode == "node" else f"looks at all rows with mode={part.mode!r}",
     **dict.fromkeys((pyg.GraphNorm, pyg.GraphSizeNorm, pyg.InstanceNorm, pyg.PairNorm), _OF_ALL),
     **dict.fromkeys((pyg.MeanSubtractionNorm, pyg.DiffGroupNorm), _OF_ALL),
     **dict.fromkeys((aggr.LSTMAggregation, aggr.GRUAggregation, aggr.LCMAggregation), _PADS),
     aggr.PatchTransformerAggregation: _PADS,
-    aggr.SortAggregation: _always("pads with a value below those of all edges"),
-    aggr.EquilibriumAggregation: _always("takes a mean over all nodes"),
+    aggr.SortAggregation: "pads with a value below those of all edges",
+    aggr.EquilibriumAggregation: "takes a mean over all nodes",
 }
 #: Parts whose own parts PyG makes, and calls in a way that their classes do not tell.
 _CLOSED = {
     *(aggr.Set2Set, aggr.SetTransformerAggregation, aggr.GraphMultisetTransformer),
     *(aggr.MultiAggregation, dna_conv.MultiHead),
 }
-_FUNCTIONS = (
-    *("abs", "celu", "celu_", "elu", "elu_", "exp", "gelu", "hardsigmoid", "hardswish", "hardtanh"),
-    *("leaky_relu", "leaky_relu_", "logsigmoid", "mish", "relu", "relu6", "relu_", "selu", "selu_"),
-    *("sigmoid", "sigmoid_", "silu", "sin", "softplus", "softsign", "square", "tanh", "tanhshrink"),
-)
-_HOMES = (torch, torch.nn.functional, Tensor)
-_BY_ROW_FUNCTIONS = {getattr(home, name) for home in _HOMES for name in _FUNCTIONS if hasattr(home, name)}
 
 
 # Their ``propagate`` is captured, though it is called as one step: so everything that ``message``,
@@ -375,7 +361,7 @@ def reason_of_own(recording: Recording, result: int, begin: Collection[int]) -> 
         open_ones += refs((call.args, call.kwargs))
         axes = [recording.axes[one] for one in call.results]
         gathers = call.target in _GATHERS and isinstance(axes[0], Edges)
-        if call.by_row or gathers or is_pygs(call.files) or all(isinstance(one, Fixed) for one in axes):
+        if call.by_row or gathers or is_pygs(call.files) or recording.are_fixed(call.results):
             continue
         return f"is not known, and {call.note or 'it looks at all rows or edges'} ({call.where})"
     return None

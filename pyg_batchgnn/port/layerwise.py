@@ -26,17 +26,14 @@ from pyg_batchgnn.port.execution import Frame, run_step, take
 from pyg_batchgnn.port.program import (
     Program,
     ProgramStep,
-    Reads,
-    is_convolution,
     module_of,
     rate_of,
-    reads_as_sources,
 )
 from pyg_batchgnn.port.recording import (
+    FIXED,
     BatchEdges,
     Counter,
     Edges,
-    Fixed,
     Nodes,
     Ref,
     Refusal,
@@ -241,7 +238,7 @@ class _Layers:
         self._order()
 
     def _order(self) -> None:
-        if self._recording.branches or has_counts(self._recording.output):
+        if self._recording.decides or has_counts(self._recording.output):
             raise LayerwiseError(_USES_SIZES.format(""))
         for number in self._recording.inputs:
             if self._is_rows(number):
@@ -252,14 +249,15 @@ class _Layers:
                 self._of_edges.append(step)
                 continue
             read = [self._values[one].level for one in step.reads if one in self._values]
-            fixed = all(isinstance(self._program.axes[one], Fixed) for one in step.reads)
-            level = -1 if fixed else max(read, default=0) + is_convolution(step)
+            fixed = self._recording.are_fixed(step.reads)
+            convs = [call for call in step.calls if call.message_passing is not None]
+            level = -1 if fixed else max(read, default=0) + bool(convs)
             self._levels.setdefault(level, []).append(step)
             for one in step.results(self._program):
                 self._values[one] = _Value(level)
             for one in step.reads:
                 self._last_use[one] = max(self._last_use.get(one, 0), level)
-            for one in reads_as_sources(step):
+            for one in refs([call.reads.sources for call in convs]):
                 name = self._name(one)
                 of_type = self._sources.setdefault(level - 1, {}).setdefault(name, [])
                 of_type += [] if one in of_type else [one]
@@ -289,11 +287,12 @@ class _Layers:
             if call.writes:
                 fact = f"forward writes to a tensor of the model ({call.where})"
                 raise LayerwiseError(f"inference computes nodes in pieces, but {fact}")
-            if has_counts((call.args, call.kwargs)) and not rules.is_reshape(call.target):
+            if has_counts((call.args, call.kwargs)) and call.target not in rules.RESHAPES:
                 raise LayerwiseError(_USES_SIZES.format(f" ({call.where})"))
             if call.by_row or call.message_passing is not None:
                 continue
-            if all(isinstance(self._program.axes[one], (Fixed, BatchEdges)) for one in part.reads):
+            axes = {self._program.axes[one] for one in part.reads} - {FIXED}
+            if all(isinstance(one, BatchEdges) for one in axes):
                 continue
             why = call.note or "it looks at other rows"
             raise LayerwiseError(f"inference computes every row by itself, but {why} ({call.where})")
@@ -315,8 +314,8 @@ class _Layers:
     def _convolutions(self, level: int) -> Iterator[tuple[Any, Any, Relation]]:
         for call in (one for step in self._levels.get(level, []) for one in step.calls):
             if call.message_passing is not None:
-                axis: Any = self._program.axes[refs(Reads.of(call).edges)[0]]
-                yield call, module_of(call, self._model), axis.relation or self._schema.relations[0]
+                axis: Any = self._program.axes[call.reads.edges.number]
+                yield call, module_of(call, self._model), axis.name or self._schema.relations[0]
 
     def _weights(self, level: int) -> dict[Relation, str]:
         """Returns the name of the edge weights by which each relation's `GCNConv` normalises."""
@@ -324,7 +323,7 @@ class _Layers:
         for call, conv, relation in self._convolutions(level):
             if not isinstance(conv, nn.GCNConv) or not conv.normalize:
                 continue
-            weight = refs(Reads.of(call).values.get("edge_weight"))
+            weight = refs(call.reads.values.get("edge_weight"))
             name = self._edge_values.get(weight[0], ("", None))[0] if weight else None
             if name == "" or found.setdefault(relation, name) != name:
                 fact = f"which forward computes ({call.where})"
@@ -334,10 +333,9 @@ class _Layers:
     def convs(self, level: int) -> dict[Relation, torch.nn.Module]:
         """Returns a convolution of each relation in a layer; of several the `GCNConv`."""
         found: dict[Relation, torch.nn.Module] = {}
-        for _, module, only in self._convolutions(level):
-            for relation, conv in (module.convs if hasattr(module, "convs") else {only: module}).items():
-                if relation not in found or isinstance(conv, nn.GCNConv):
-                    found[relation] = conv
+        for _, conv, relation in self._convolutions(level):
+            if relation not in found or isinstance(conv, nn.GCNConv):
+                found[relation] = conv
         return found
 
     @property
@@ -398,7 +396,7 @@ class _Layers:
             for number in self._recording.inputs:
                 axis = self._program.axes[number]
                 if isinstance(axis, BatchEdges):
-                    frame.values[number] = lambda relation=axis.relation: structure.edge_index(relation)
+                    frame.values[number] = lambda relation=axis.name: structure.edge_index(relation)
             for number, (name, relation) in self._edge_values.items():
                 by_relation = edges.piece.edge_values[name]
                 frame.values[number] = by_relation.get(relation or self._schema.relations[0])
@@ -456,7 +454,7 @@ class _Layers:
         def value(leaf: Any) -> Any:
             if not isinstance(leaf, Ref):
                 return leaf
-            if isinstance(self._program.axes[leaf.number], Fixed):
+            if self._program.axes[leaf.number] is FIXED:
                 return frame.values[leaf.number]
             return self._values[leaf.number].finished(self._nodes.rank)
 
@@ -489,9 +487,6 @@ class _Piece:
         rows = self._edges.rows(self._schema.node_types[0] if name is None else name)
         return rows.num_targets if hop == 0 else max(0, rows.num_sources - rows.num_targets)
 
-    def has(self, relation: RelationName) -> bool:
-        return self._graph(relation) is not None
-
     def _graph(self, relation: RelationName) -> nn.LayerGraph | None:
         return self._edges.graph(self._schema.relations[0] if relation is None else relation)
 
@@ -503,6 +498,3 @@ class _Piece:
     def edge_index(self, relation: RelationName) -> Tensor:
         graph = self.graph(relation)
         return torch.stack([graph.indices.long(), graph.targets])
-
-    def dropout(self, name: TypeName, layer: int, place: int, rows: int) -> tuple[int, Tensor | None]:
-        raise AssertionError(f"dropout {place} of layer {layer}, of {rows} rows of {name}, in evaluation")

@@ -7,8 +7,8 @@ which names the module and its arguments. The operator has a fake kernel alone.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,17 +29,16 @@ LEAF = torch.ops.pyg_batchgnn_port.leaf.default
 RETURNED = torch.ops.pyg_batchgnn_port.returned.default
 #: Between the kind of a leaf and the names of its tensors.
 _BETWEEN = "\x1f"
-_SEVERAL = f"one{_BETWEEN}of several"  # the kind of a leaf that takes a list of tensors
 #: The ``forward``, or ``propagate``, of the classes of leaves, and the names of their arguments.
 _originals: dict[tuple[type, str], Any] = {}
 _names: dict[type, tuple[str, ...]] = {}
 
 
 class _Now(threading.local):
-    """The modules that this thread captures."""
+    """What this thread captures and runs."""
 
-    modules: Mapping[int, torch.nn.Module] | None = None  # those of the model, by their ids
-    written: Collection[int] = ()  # the ids of those that are no leaves
+    capture: Any = None  # the `Capture`, whose modules these are
+    run: Any = None  # what runs a captured graph
 
 
 now = _Now()
@@ -75,7 +74,7 @@ class Leaf:
     @classmethod
     def of(cls, tensors: Sequence[Any], module: int, names: str, _: Any = None) -> Leaf:
         kind, *each = names.split(_BETWEEN)
-        if kind == "one":
+        if kind == "one":  # of one tensor, or of several in a list
             return cls(module, (list(tensors) if each else tensors[0],))
         given = dict(zip(each, tensors, strict=True))
         if kind == "propagate":
@@ -98,7 +97,8 @@ _LEARNS = torch.zeros((), requires_grad=True)
 @torch._dynamo.assume_constant_result  # type: ignore[untyped-decorator]
 def _learns(number: int) -> bool | None:
     """Returns whether a leaf module has parameters with gradients; None if it is no leaf."""
-    module = None if now.modules is None or number in now.written else now.modules.get(number)
+    capture = now.capture
+    module = None if capture is None or number in capture.written else capture.modules.get(number)
     if module is None or all((type(module), one) not in _originals for one, _ in _FORWARDS.values()):
         return None
     return any(one.requires_grad for one in module.parameters())
@@ -136,12 +136,10 @@ def _forward_of_one(self: Any, *args: Any, **kwargs: Any) -> Any:
     simple = not kwargs and len(args) > 0 and isinstance(args[0], (Tensor, list))
     for one in args[1:]:
         simple = simple and one is None
-    learns = _learns(id(self)) if is_dynamo_compiling() and simple else None
-    if learns is None:
+    if not is_dynamo_compiling() or not simple or _learns(id(self)) is None:
         return _original(self, "forward")(self, *args, **kwargs)
     several = isinstance(args[0], list)
-    tensors, names = (args[0], _SEVERAL) if several else ([args[0]], "one")
-    return LEAF(tensors, id(self), names, _LEARNS if learns else None)[0]
+    return _call(self, args[0], ["one", "several"])[0] if several else _call(self, [args[0]], ["one"])[0]
 
 
 def _propagate(self: Any, edge_index: Any, size: Any = None, **kwargs: Any) -> Any:
@@ -167,14 +165,13 @@ _FORWARDS = {
 _OURS = [function for _, function in _FORWARDS.values()]
 
 
-@contextmanager
 def as_leaves(
-    modules: Mapping[int, torch.nn.Module], written: Collection[int], trims: Sequence[type[torch.nn.Module]]
-) -> Iterator[None]:
-    """Replaces the ``forward`` of leaf modules for the tracer, in this thread alone. ``modules``:
-    the modules of the model by id. ``written``: the ids of those that are no leaves."""
+    modules: Iterable[torch.nn.Module], trims: Sequence[type[torch.nn.Module]]
+) -> AbstractContextManager[None]:
+    """Replaces the ``forward`` of leaf modules for the tracer. Other threads see that there is no
+    capture."""
     functions: dict[tuple[type, str], Any] = {}
-    for module in modules.values():
+    for module in modules:
         kind, how = type(module), kind_of_leaf(module, trims)
         if how is None or (kind, name := _FORWARDS[how][0]) in functions:
             continue
@@ -183,13 +180,7 @@ def as_leaves(
         if how == "conv":
             code: Any = rules.kind_of(module).forward.__code__
             _names[kind] = code.co_varnames[1 : code.co_argcount]
-    outer = now.modules, now.written
-    with in_place(functions):
-        now.modules, now.written = modules, written
-        try:
-            yield
-        finally:
-            now.modules, now.written = outer
+    return in_place(functions)
 
 
 @contextmanager
@@ -211,8 +202,7 @@ def in_place(functions: Mapping[tuple[type, str], Any]) -> Iterator[None]:
 
 
 def _fake(tensors: Sequence[Tensor], module: int, names: str, _: Any) -> list[Tensor]:
-    assert now.modules is not None
-    found, leaf = now.modules[module], Leaf.of(tensors, module, names)
+    found, leaf = now.capture.modules[module], Leaf.of(tensors, module, names)
     if leaf.plain is not None:
         return [torch.empty_like(leaf.plain)]
     if not isinstance(found, MessagePassing):

@@ -38,6 +38,20 @@ class Accelerated:
         super().__init_subclass__(**options)
         if "stands_for" in vars(cls):
             cls.__name__ = cls.stands_for.__name__
+            NATIVE[cls.stands_for] = cls
+
+
+#: The class that each class becomes. An instance keeps its parameters and attributes.
+NATIVE: dict[type[torch.nn.Module], Any] = {}
+
+
+def make_native(
+    kind: type, bases: tuple[type, ...], home: dict[str, Any], body: Mapping[str, Any] | None = None
+) -> None:
+    """Makes the class that a class of PyG becomes. ``home``: the names of the file that calls this,
+    where pickles find it."""
+    name = f"Accelerated{kind.__name__}"
+    home[name] = type(name, bases, {"stands_for": kind, "__module__": home["__name__"], **(body or {})})
 
 
 def is_symbolic(*given: Any) -> bool:
@@ -200,13 +214,16 @@ class AcceleratedDropout(AcceleratedPart, nn.Dropout):
         return is_plain(input) and 0.0 <= self.p < 1 - 2**-16
 
 
-class AcceleratedTrim(Accelerated, TrimToLayer):
+class AcceleratedTrim(TrimToLayer):
     """PyG's step that trims rows and edges to a layer, which ``torch.fx`` traces as one step."""
 
     stands_for = TrimToLayer
 
     def forward(self, *given: Any) -> Any:
         return traced(self, given) if is_symbolic(*given) else super().forward(*given)
+
+
+AcceleratedTrim.__name__ = TrimToLayer.__name__
 
 
 class AcceleratedMLP(Accelerated, torch_geometric.nn.MLP):
@@ -267,67 +284,37 @@ class AcceleratedConv(Accelerated, nn.NativeConv):
         return super().forward(x, edge_index, *arguments, **options)
 
     def takes_call(self, x: Any, edge_index: Any, values: Any = None) -> bool:
-        del values
-        return takes(self, x, edge_index)
+        return takes(self, x, edge_index) and self.takes_values(x, values)
+
+    def takes_values(self, x: Any, values: Any) -> bool:
+        """Returns whether values of edges, or none, go with the native class."""
+        del x, values
+        return True
 
     def check_call(self) -> None:
         """Checks nothing, since `takes_call` has."""
-
-
-class AcceleratedSAGEConv(AcceleratedConv, nn.SAGEConv):
-    stands_for = torch_geometric.nn.SAGEConv
-
-
-class AcceleratedGraphConv(AcceleratedConv, nn.GraphConv):
-    stands_for = torch_geometric.nn.GraphConv
-
-    def takes_call(self, x: Any, edge_index: Any, values: Any = None) -> bool:
-        return _are_weights(values) and takes(self, x, edge_index)
-
-
-class AcceleratedGCNConv(AcceleratedConv, nn.GCNConv):
-    stands_for = torch_geometric.nn.GCNConv
-
-    def takes_call(self, x: Any, edge_index: Any, values: Any = None) -> bool:
-        return _are_weights(values) and not isinstance(x, (tuple, list)) and takes(self, x, edge_index)
 
 
 def _are_weights(values: Any) -> bool:
     return values is None or (isinstance(values, Tensor) and values.dim() == 1)
 
 
-class AcceleratedGINConv(AcceleratedConv, nn.GINConv):
-    stands_for = torch_geometric.nn.GINConv
+def _of_transformer(conv: Any, x: Any, values: Any) -> bool:
+    fits = values is None or (isinstance(values, Tensor) and values.dim() == 2)
+    lacks_targets = isinstance(x, (tuple, list)) and x[1] is None
+    # Without a weight PyG's layer adds them to the values.
+    return fits and (values is None) == (conv.lin_edge is None) and not lacks_targets
 
 
-class AcceleratedGINEConv(AcceleratedConv, nn.GINEConv):
-    stands_for = torch_geometric.nn.GINEConv
-
-
-class AcceleratedNNConv(AcceleratedConv, nn.NNConv):
-    stands_for = torch_geometric.nn.NNConv
-
-    def takes_call(self, x: Any, edge_index: Any, values: Any = None) -> bool:
-        return super().takes_call(x, edge_index, values) and self.reason_against(self) is None
-
-
-class AcceleratedGATConv(AcceleratedConv, nn.GATConv):
-    stands_for = torch_geometric.nn.GATConv
-
-    def takes_call(self, x: Any, edge_index: Any, values: Any = None) -> bool:
-        return (values is None or self.lin_edge is not None) and takes(self, x, edge_index)
-
-
-class AcceleratedGATv2Conv(AcceleratedConv, nn.GATv2Conv):
-    stands_for = torch_geometric.nn.GATv2Conv
-
-
-class AcceleratedTransformerConv(AcceleratedConv, nn.TransformerConv):
-    stands_for = torch_geometric.nn.TransformerConv
-
-    def takes_call(self, x: Any, edge_index: Any, values: Any = None) -> bool:
-        # Without a weight PyG's layer adds them to the values.
-        fits = values is None or (isinstance(values, Tensor) and values.dim() == 2)
-        lacks_targets = isinstance(x, (tuple, list)) and x[1] is None
-        is_given = (values is None) == (self.lin_edge is None)
-        return fits and is_given and not lacks_targets and takes(self, x, edge_index)
+_CONVS = "SAGEConv GraphConv GCNConv GINConv GINEConv NNConv GATConv GATv2Conv TransformerConv"
+#: Their `takes_values`, if native classes do not take all that PyG's do.
+_TAKES_VALUES: dict[str, Any] = {
+    "GraphConv": lambda _conv, _x, values: _are_weights(values),
+    "GCNConv": lambda _conv, x, values: _are_weights(values) and not isinstance(x, (tuple, list)),
+    "NNConv": lambda conv, _x, _values: conv.reason_against(conv) is None,
+    "GATConv": lambda conv, _x, values: values is None or conv.lin_edge is not None,
+    "TransformerConv": _of_transformer,
+}
+for _name in _CONVS.split():
+    _body = {"takes_values": _TAKES_VALUES[_name]} if _name in _TAKES_VALUES else {}
+    make_native(getattr(torch_geometric.nn, _name), (AcceleratedConv, getattr(nn, _name)), globals(), _body)

@@ -13,18 +13,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from pyg_batchgnn import nn
 from pyg_batchgnn.nn.models import is_row_wise_norm
 from pyg_batchgnn.port import rules
 from pyg_batchgnn.port.recording import (
-    BatchEdges,
+    FIXED,
     Call,
     Edges,
-    Fixed,
     ModuleCall,
     Nodes,
+    Prefix,
     Recording,
     Ref,
     SeedIds,
@@ -102,10 +103,13 @@ class Program:
             of_edges = (number for number in self.need if isinstance(self.axes[number], Edges))
             self.need = dict.fromkeys(self.need, 0) | {number: self.full(number) for number in of_edges}
         self.steps = _fused(self, model)
+        reads = (one for step in self.steps if step.shares is None for one in step.reads)
+        #: the shared values that others are computed from
+        self.kept = {*reads, *refs(recording.output)} & shared
 
     def full(self, number: int) -> int:
         axis = self.axes[number]
-        return axis.hops if isinstance(axis, (Nodes, Edges, BatchEdges)) else 0
+        return axis.hops if isinstance(axis, Prefix) else 0
 
     def _ask(self, tree: Any, hops: int | None = None) -> None:
         """Asks for the rows of values up to ``hops``; None for all rows."""
@@ -132,8 +136,8 @@ class Program:
             self._ask((call.args, call.kwargs), 0 if self._takes_seeds(call) else None)
 
     def _demand_above(self, call: Call, hops: int) -> None:
-        reads = Reads.of(call)
-        above = min(hops + 1, self.full(refs(reads.edges)[0]))
+        reads = call.reads
+        above = min(hops + 1, self.full(reads.edges.number))
         self._ask((reads.sources, reads.values), above)
         self._ask(reads.targets, hops)
         self._ask((reads.edges, reads.values.get("edge_weight")))  # a norm takes the weights of all edges
@@ -147,45 +151,34 @@ class Program:
         of_nodes = isinstance(self.axes[call.args[0].number], Nodes)
         return of_nodes and bool(axes) and all(isinstance(one, SeedIds) for one in axes)
 
+    def beside(self) -> list[int] | None:
+        """Returns the inputs from which shared values are computed beside rows of nodes; None if
+        they depend on anything else of the batch."""
+        found = {one for step in self.steps if step.shares is not None for one in step.reads} - self.shared
+        for call in reversed(self.recording.calls):
+            if not found.isdisjoint(call.results):
+                if has_counts((call.args, call.kwargs)):
+                    return None
+                found.update(refs((call.args, call.kwargs)))
+        fixed = self.recording.are_fixed(found)
+        return [one for one in self.recording.inputs if one in found] if fixed else None
+
     def is_by_row(self, model: torch.nn.Module) -> bool:
         """Returns whether no step of the seeds' rows takes statistics over rows."""
         for call in (one for step in self.steps for one in step.calls):
-            fixed = all(isinstance(self.axes[one], Fixed) for one in call.results)
-            by_row = call.by_row or call.message_passing is not None or fixed
+            by_row = call.by_row or call.message_passing or self.recording.are_fixed(call.results)
             if call.writes or not by_row or _takes_statistics(call, model):
                 return False
         return True
 
 
-@dataclass(frozen=True)
-class Reads:
-    """The arguments of a convolution. ``sources`` and ``targets`` are a value, or several by name,
-    and the same if the targets are the first sources."""
-
-    sources: Any
-    targets: Any
-    edges: Any  # the edge index
-    values: Mapping[str, Any]  # values of edges, by the name of the argument
-
-    @classmethod
-    def of(cls, call: Call) -> Reads:
-        if isinstance(call.target, ModuleCall) and call.target.method == "propagate":
-            rows = {name: call.kwargs[name] for name in call.names}
-            values = {name: one for name, one in call.kwargs.items() if name not in rows}
-            return cls(rows, rows, call.args[0], values)
-        given = dict(zip(call.names, call.args, strict=False)) | call.kwargs
-        x, edges = given.pop("x"), given.pop("edge_index")
-        sources, targets = x if isinstance(x, (tuple, list)) else (x, x)
-        return cls(sources, targets, edges, {name: one for name, one in given.items() if one is not None})
-
-
 _TAKES = {*rules.GETITEM, *rules.INDEX_SELECTS}  # rows by their numbers
 
 
-_RELUS = {torch.relu, Tensor.relu, torch.nn.functional.relu}
+_RELUS = {torch.relu, Tensor.relu, F.relu}
 _ADDITIONS = {torch.add, Tensor.add, operator.add}
-_SUMS = {*_ADDITIONS, torch.sub, Tensor.sub, operator.sub}
-_DROPOUTS = {torch.nn.functional.dropout, torch.dropout}
+_OVERWRITTEN = {*_ADDITIONS, torch.sub, Tensor.sub, operator.sub, F.layer_norm, F.linear}
+_DROPOUTS = {F.dropout, torch.dropout}
 
 
 def _fused(program: Program, model: torch.nn.Module) -> list[ProgramStep]:
@@ -263,7 +256,12 @@ def _is_summand(call: Call, model: torch.nn.Module) -> bool:
 
 
 def module_of(call: Call, model: torch.nn.Module) -> torch.nn.Module | None:
-    return model.get_submodule(call.target.path) if isinstance(call.target, ModuleCall) else None
+    if not isinstance(call.target, ModuleCall):
+        return None
+    module: Any = model
+    for name in filter(None, call.target.path.split(".")):  # as get_submodule, in a fifth of its time
+        module = module._modules[name]
+    return module
 
 
 def _takes_statistics(call: Call, model: torch.nn.Module) -> bool:
@@ -284,7 +282,7 @@ def is_dropout(call: Call, model: torch.nn.Module) -> bool:
 def may_overwrite(call: Call, model: torch.nn.Module) -> bool:
     module = module_of(call, model)
     if module is None:
-        return call.target in {*_SUMS, torch.nn.functional.layer_norm, torch.nn.functional.linear}
+        return call.target in _OVERWRITTEN
     kind = rules.kind_of(module)
     if kind in rules.LINEAR or isinstance(module, nn.NativeConv):
         return True
@@ -297,21 +295,11 @@ def rate_of(call: Call, model: torch.nn.Module, values: Mapping[int, Any]) -> fl
     module = module_of(call, model)
     if module is not None:
         return float(module.p) if module.training else 0.0  # type: ignore[arg-type]
-    training = "training" if call.target is torch.nn.functional.dropout else "train"
+    training = "training" if call.target is F.dropout else "train"
     given = {**dict(zip(("input", "p", training), call.args, strict=False)), **call.kwargs}
     rate = given.get("p", 0.5)
     rate = values[rate.number] if isinstance(rate, Ref) else rate
     return float(rate) if given.get(training, True) else 0.0
-
-
-def is_convolution(step: ProgramStep) -> bool:
-    return any(call.message_passing is not None for call in step.calls)
-
-
-def reads_as_sources(step: ProgramStep) -> list[int]:
-    """Returns the values whose rows a step's convolutions read as sources."""
-    calls = (call for call in step.calls if call.message_passing is not None)
-    return [one for call in calls for one in refs(Reads.of(call).sources)]
 
 
 def shared_values(
@@ -326,7 +314,11 @@ def shared_values(
         if rows and found.issuperset(rows) and place not in drops and _is_of_node(call, recording, model):
             found.update(call.results)
             calls.append(call)
-    pays = set[TypeName]().union(*(_types(one.results, recording) for one in calls if _pays(one, recording)))
+    pays = set[TypeName]()  # the types whose rows meet parameters
+    for call in calls:
+        read = [recording.axes[one] for one in refs((call.args, call.kwargs))]
+        if isinstance(call.target, ModuleCall) or FIXED in read:
+            pays |= _types(call.results, recording)
     used = {one for call in calls for one in (*call.results, *refs((call.args, call.kwargs)))}
     return frozenset(one for one in found & used if _types([one], recording) <= pays)
 
@@ -334,11 +326,6 @@ def shared_values(
 def _types(values: Sequence[int], recording: Recording) -> set[TypeName]:
     axes = (recording.axes[one] for one in values)
     return {one.name for one in axes if isinstance(one, Nodes)}
-
-
-def _pays(call: Call, recording: Recording) -> bool:
-    fixed = (isinstance(recording.axes[one], Fixed) for one in refs((call.args, call.kwargs)))
-    return isinstance(call.target, ModuleCall) or any(fixed)
 
 
 def _is_of_node(call: Call, recording: Recording, model: torch.nn.Module) -> bool:
@@ -351,7 +338,7 @@ def _is_of_node(call: Call, recording: Recording, model: torch.nn.Module) -> boo
         if _types(refs(call.args[1:]), recording):  # a lookup by node
             return not _types(refs(call.args[0]), recording)
         return not has_counts(call.args[1:]) or isinstance(call.args[1], slice)
-    if rules.is_reshape(call.target):
+    if call.target in rules.RESHAPES:
         sizes = call.args[1] if isinstance(call.args[1], (tuple, list)) else call.args[1:]
         return not has_counts(sizes[1:])
     return not has_counts((call.args, call.kwargs))

@@ -10,14 +10,12 @@ from __future__ import annotations
 import enum
 import functools
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
-
-from pyg_batchgnn.types import Relation
 
 
 class Refusal(BaseException):
@@ -30,27 +28,29 @@ class Refusal(BaseException):
 
 
 @dataclass(frozen=True)
-class Nodes:
-    """One row for each node of a type, of hops 0 to ``hops``. ``name``: None for the only type."""
+class Prefix:
+    """What has one row for each node or edge of the first hops."""
 
-    name: str | None
+    name: Any  # the node type or the relation; None for the only one
     hops: int
+    kind: ClassVar[str] = "edges"
+    dim: ClassVar[int] = 0  # the dimension of these rows
 
 
-@dataclass(frozen=True)
-class Edges:
+class Nodes(Prefix):
+    """One row for each node of a type, of hops 0 to ``hops``."""
+
+    kind = "nodes"
+
+
+class Edges(Prefix):
     """One row for each edge of a relation, of hops 1 to ``hops``, as in the edge index."""
 
-    relation: Relation | None
-    hops: int
 
-
-@dataclass(frozen=True)
-class BatchEdges:
+class BatchEdges(Prefix):
     """The edges of hops 1 to ``hops``, [2, E], sources above targets."""
 
-    relation: Relation | None
-    hops: int
+    dim = 1
 
 
 @dataclass(frozen=True)
@@ -60,20 +60,14 @@ class SeedIds:
     name: Any  # the relation of the links, or the type
 
 
-@dataclass(frozen=True)
-class Fixed:
-    """A parameter, a buffer, or a value that is computed from these alone."""
+class Other(enum.Enum):
+    FIXED = "a parameter, a buffer, or a value that is computed from these alone"
+    WHOLE = "a value of any other kind, always computed whole"
 
 
-@dataclass(frozen=True)
-class Whole:
-    """A value of any other kind, always computed whole."""
-
-
+FIXED, WHOLE = Other
 #: What the rows of a value are.
-Axis = Nodes | Edges | BatchEdges | SeedIds | Fixed | Whole
-
-FIXED, WHOLE = Fixed(), Whole()
+Axis = Prefix | SeedIds | Other
 
 #: A counter of a batch: ("nodes", type, hop) or ("edges", relation, hop).
 Counter = tuple[str, Any, int]
@@ -118,12 +112,12 @@ class Count(int):
         return int, (int(self),)
 
 
-def form_of(axis: Axis) -> Form | None:
-    if isinstance(axis, Nodes):
-        return Form.prefix("nodes", axis.name, axis.hops)
-    if isinstance(axis, (Edges, BatchEdges)):
-        return Form.prefix("edges", axis.relation, axis.hops)
-    return None
+def form_of(axis: Axis, dim: int | None = None) -> Form | None:
+    """Returns the number of a value's rows; None if it is unknown, or the size of dimension ``dim``
+    is another number."""
+    if not isinstance(axis, Prefix) or dim not in (None, axis.dim):
+        return None
+    return Form.prefix(axis.kind, axis.name, axis.hops)
 
 
 def form_of_sum(target: Any, args: Sequence[Any]) -> Form | None:
@@ -144,7 +138,7 @@ def form_of_sum(target: Any, args: Sequence[Any]) -> Form | None:
 def axis_cut(axis: Axis, form: Form | None) -> Axis | None:
     """Returns what the first ``form`` rows of a value are rows of; None if they end within a
     hop."""
-    if form is None or not isinstance(axis, (Nodes, Edges, BatchEdges)):
+    if form is None or not isinstance(axis, Prefix):
         return None
     shorter = (replace(axis, hops=hops) for hops in range(axis.hops + 1))
     return next((one for one in shorter if form_of(one) == form), None)
@@ -168,8 +162,15 @@ class Way(enum.Enum):
     TRIMMED = "trimmed"
 
 
-#: Of a convolution, its rows, edges and values of edges: the way, or why it computes all rows.
-Judge = Callable[[torch.nn.Module, Any, Any, Mapping[str, Any]], "Way | str"]
+@dataclass(frozen=True)
+class Reads:
+    """The arguments of a convolution. ``sources`` and ``targets`` are a value, or several by name,
+    and the same if the targets are the first sources."""
+
+    sources: Any
+    targets: Any
+    edges: Ref  # the edge index
+    values: Mapping[str, Any]  # values of edges, by the name of the argument
 
 
 @dataclass
@@ -184,13 +185,18 @@ class Call:
     message_passing: Way | None  # of a convolution over the edges of the batch, if rows can be asked for
     layer: int  # how many message passing layers were captured before
     where: str  # the file and line of the user's code
-    names: tuple[str, ...] = ()  # of the positional arguments of a convolution
+    reads: Reads = Reads(None, None, Ref(-1), {})  # of a convolution
     note: str = ""  # why it computes all rows, if it reads rows of nodes and does
     columns: tuple[str, ...] = ()  # the sizes of the rows of its result
     writes: bool = False  # to a parameter, a buffer or running statistics, so that it runs once
     files: tuple[str, ...] = ()  # where it was called, the innermost file last
     #: It looks up nodes by the ends of edges. The ends of edges up to a hop are nodes up to it.
     of_ends: bool = False
+    tree: Any = None  # its results, nested as the function returns them
+
+    @property
+    def result(self) -> Ref:
+        return Ref(self.results[0])
 
 
 @dataclass
@@ -203,7 +209,10 @@ class Recording:
     returned: list[bool] = field(default_factory=list)
     #: what the rows of each tensor in the result are, by the node of the graph
     result: dict[torch.fx.Node, Axis] = field(default_factory=dict)
-    branches: list[str] = field(default_factory=list)  # comparisons of sizes that the recording depends on
+    decides: bool = False  # it depends on comparisons of numbers of rows
+
+    def are_fixed(self, values: Iterable[int]) -> bool:
+        return all(self.axes[one] is FIXED for one in values)
 
 
 def mapped(tree: Any, change: Callable[[Any], Any]) -> Any:

@@ -19,7 +19,7 @@ from pyg_batchgnn import nn
 from pyg_batchgnn.port import foreign, modules
 from pyg_batchgnn.port.call import Tracing
 from pyg_batchgnn.port.layerwise import inference
-from pyg_batchgnn.port.modules import Accelerated
+from pyg_batchgnn.port.modules import NATIVE, Accelerated
 from pyg_batchgnn.port.report import AccelerationReport, NotReplaced, Replaced, log_report
 from pyg_batchgnn.port.traced import TracedModel, traced_class
 
@@ -63,37 +63,17 @@ class AcceleratedModel(Accelerated, TracedModel, BasicGNN):
         return super().inference(loader, device, embedding_device, progress_bar, cache)
 
 
-class AcceleratedGraphSAGE(AcceleratedModel, torch_geometric.nn.GraphSAGE):
-    stands_for = torch_geometric.nn.GraphSAGE
-
-
-class AcceleratedGCN(AcceleratedModel, torch_geometric.nn.GCN):
-    stands_for = torch_geometric.nn.GCN
-
-
-class AcceleratedGIN(AcceleratedModel, torch_geometric.nn.GIN):
-    stands_for = torch_geometric.nn.GIN
-
-
-class AcceleratedGAT(AcceleratedModel, torch_geometric.nn.GAT):
-    stands_for = torch_geometric.nn.GAT
-
+for _kind in (
+    torch_geometric.nn.GraphSAGE,
+    torch_geometric.nn.GCN,
+    torch_geometric.nn.GIN,
+    torch_geometric.nn.GAT,
+):
+    modules.make_native(_kind, (AcceleratedModel, _kind), globals())
 
 Module = torch.nn.Module
 Report = Callable[[AccelerationReport], None]
 
-#: The class that each class becomes. An instance keeps its parameters and attributes.
-NATIVE: dict[type[Module], type[Module]] = {
-    one.stands_for: one
-    for one in (
-        *(AcceleratedGraphSAGE, AcceleratedGCN, AcceleratedGIN, AcceleratedGAT),
-        *(modules.AcceleratedSAGEConv, modules.AcceleratedGCNConv, modules.AcceleratedGINConv),
-        *(modules.AcceleratedGATConv, modules.AcceleratedGATv2Conv, modules.AcceleratedTransformerConv),
-        *(modules.AcceleratedGINEConv, modules.AcceleratedNNConv, modules.AcceleratedGraphConv),
-        *(modules.AcceleratedMLP, modules.AcceleratedBatchNorm1d, modules.AcceleratedReLU),
-        modules.AcceleratedDropout,
-    )
-}
 CONVS = tuple(pygs for pygs, native in NATIVE.items() if issubclass(native, modules.AcceleratedConv))
 
 
@@ -120,7 +100,7 @@ def reason_against(module: Module, places: int) -> str | None:
         return inside
     try:
         if kind in CONVS:
-            NATIVE[kind].check(module)  # type: ignore[attr-defined]
+            NATIVE[kind].check(module)
     except ValueError as error:
         return str(error)
     except (AttributeError, TypeError, KeyError) as error:  # of attributes that were deleted
@@ -137,10 +117,6 @@ def _reason_inside(module: torch_geometric.nn.MLP) -> str | None:
         if foreign.is_hooked(part):
             return f"lins.{place} has hooks"
     return None
-
-
-def is_fused(module: Module, name: str) -> bool:
-    return isinstance(module, (AcceleratedModel, modules.AcceleratedMLP)) and name in ("act", "dropout")
 
 
 Model = TypeVar("Model", bound=torch.nn.Module)
@@ -263,6 +239,7 @@ def _visit(module: Module, name: str, places: Counter[int], report: Acceleration
         module.__class__ = modules.AcceleratedTrim
     if name and _has_a_forward(module):
         _trace(module, (), None, tell)
+    fuses = isinstance(module, (AcceleratedModel, modules.AcceleratedMLP))
     for key, child in module.named_children():
-        if not is_fused(module, key):
+        if not fuses or key not in ("act", "dropout"):
             _visit(child, f"{name}.{key}" if name else key, places, report, tell)

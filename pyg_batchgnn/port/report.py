@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import torch
 
 from pyg_batchgnn.port import rules
-from pyg_batchgnn.port.recording import Call, Fixed, ModuleCall, Recording, Way
+from pyg_batchgnn.port.recording import Call, ModuleCall, Recording, Way
 
 
 @dataclass(frozen=True)
@@ -114,8 +114,7 @@ def forward_report(recording: Recording, model: torch.nn.Module) -> ForwardRepor
 
 
 def _call_report(call: Call, recording: Recording, model: torch.nn.Module) -> CallReport | None:
-    axes = [recording.axes[one] for one in call.results]
-    if all(isinstance(one, Fixed) for one in axes) or call.target is torch.Tensor.size:
+    if recording.are_fixed(call.results) or call.target is torch.Tensor.size:
         return None
     what = kind = getattr(call.target, "__name__", str(call.target))
     if isinstance(call.target, ModuleCall):

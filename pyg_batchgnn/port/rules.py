@@ -15,25 +15,28 @@ from torch import Tensor
 from torch.overrides import resolve_name
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from pyg_batchgnn.nn.models import is_row_wise_norm
 from pyg_batchgnn.port.recording import Count, Form, tensors
 
-#: Element by element, of one or several tensors.
+#: Element by element. Layers hold functions of the first kind as attributes.
+_ACTIVATIONS = """
+    abs celu elu exp gelu hardsigmoid hardswish hardtanh leaky_relu logsigmoid mish relu relu6
+    selu sigmoid silu sin softplus softsign square tanh tanhshrink
+"""
 _ELEMENTWISE = """
-    abs absolute acos acosh add addcdiv addcmul alpha_dropout angle arctan arctan2 asin asinh
-    atan atan2 atanh bitwise_and bitwise_not bitwise_or bitwise_xor bfloat16 bool celu ceil
-    clamp clamp_max clamp_min clip clone contiguous copysign cos cosh deg2rad detach div divide
-    double dropout elu eq erf erfc erfinv exp exp2 expm1 feature_dropout fix float float_power
-    floor floor_divide fmax fmin fmod frac ge gelu greater greater_equal gt half hardshrink
-    hardsigmoid hardswish hardtanh heaviside hypot int isfinite isinf isnan ldexp le leaky_relu
-    lerp less less_equal lgamma log log10 log1p log2 logaddexp logical_and logical_not
-    logical_or logical_xor logit logsigmoid long lt masked_fill maximum minimum mish mul
-    multiply nan_to_num ne neg negative not_equal positive pow prelu rad2deg real reciprocal
-    relu relu6 remainder round rrelu rsqrt rsub selu sigmoid sign sgn silu sin sinc sinh
-    softplus softshrink softsign sqrt square sub subtract tan tanh tanhshrink threshold to
-    true_divide trunc type type_as where xlogy __and__ __or__ __xor__ __invert__ __rsub__
-    __rpow__ __rdiv__ __rfloordiv__ __rmod__ __pow__ __truediv__ __rtruediv__ __floordiv__
-    __mod__ __neg__ __abs__ __add__ __radd__ __sub__ __mul__ __rmul__ __eq__ __ne__ __lt__
-    __le__ __gt__ __ge__ truediv floordiv mod and_ or_ xor invert zeros_like ones_like full_like
+    absolute acos acosh add addcdiv addcmul alpha_dropout angle arctan arctan2 asin asinh atan
+    atan2 atanh bitwise_and bitwise_not bitwise_or bitwise_xor bfloat16 bool ceil clamp clamp_max
+    clamp_min clip clone contiguous copysign cos cosh deg2rad detach div divide double dropout eq
+    erf erfc erfinv exp2 expm1 feature_dropout fix float float_power floor floor_divide fmax fmin
+    fmod frac ge greater greater_equal gt half hardshrink heaviside hypot int isfinite isinf isnan
+    ldexp le lerp less less_equal lgamma log log10 log1p log2 logaddexp logical_and logical_not
+    logical_or logical_xor logit long lt masked_fill maximum minimum mul multiply nan_to_num ne
+    neg negative not_equal positive pow prelu rad2deg real reciprocal remainder round rrelu rsqrt
+    rsub sign sgn sinc sinh softshrink sqrt sub subtract tan threshold to true_divide trunc type
+    type_as where xlogy __and__ __or__ __xor__ __invert__ __rsub__ __rpow__ __rdiv__ __rfloordiv__
+    __rmod__ __pow__ __truediv__ __rtruediv__ __floordiv__ __mod__ __neg__ __abs__ __add__
+    __radd__ __sub__ __mul__ __rmul__ __eq__ __ne__ __lt__ __le__ __gt__ __ge__ truediv floordiv
+    mod and_ or_ xor invert zeros_like ones_like full_like
 """
 _ALONG_FIRST = """
     softmax log_softmax softmin cumsum cumprod glu logcumsumexp sum mean amax amin max min argmax
@@ -49,7 +52,7 @@ _DEFAULT_DIM = {"glu": -1, "topk": -1, "sort": -1, "argsort": -1, "normalize": 1
 _PRODUCTS = ("linear", "matmul", "mm", "__matmul__")
 GETITEM = {Tensor.__getitem__, operator.getitem}
 INDEX_SELECTS = {Tensor.index_select, torch.index_select}
-_RESHAPES = ("view", "reshape", "repeat", "expand")
+_RESHAPE_NAMES = ("view", "reshape", "repeat", "expand")
 
 HasRows = Callable[[Any], bool]  # whether a tensor has the rows in question
 _HOMES = (torch, Tensor, F, torch.special, torch._C._nn, operator)
@@ -65,8 +68,10 @@ def _named(names: Iterable[str]) -> dict[Any, str]:
     return found
 
 
-_BY_ELEMENT, _BY_DIM = _named(_ELEMENTWISE.split()), _named(_ALONG)
-_PRODUCT, _RESHAPE = _named(_PRODUCTS), _named(_RESHAPES)
+ACTIVATIONS = _named(f"{one}{end}" for one in _ACTIVATIONS.split() for end in ("", "_"))
+_BY_ELEMENT = _named((*_ACTIVATIONS.split(), *_ELEMENTWISE.split()))
+_BY_DIM = _named(_ALONG)
+_PRODUCT, RESHAPES = _named(_PRODUCTS), _named(_RESHAPE_NAMES)
 _TRANSPOSES = _named(("transpose", "swapaxes", "swapdims", "movedim", "permute"))
 _CELL = {getattr(torch._VF, name) for name in ("gru_cell", "lstm_cell", "rnn_tanh_cell", "rnn_relu_cell")}
 _CELL |= _named(("gru_cell", "lstm_cell", "rnn_tanh_cell", "rnn_relu_cell")).keys()
@@ -75,7 +80,8 @@ _BATCHED = dict.fromkeys((torch.conv1d, F.max_pool1d, torch.avg_pool1d, F.adapti
 _BATCHED |= {torch.conv2d: 4}
 _LAYER_NORM = {F.layer_norm, torch.layer_norm, F.rms_norm, torch.rms_norm}
 _GROUP_NORM, _EMBEDDING = {F.group_norm, torch.group_norm}, {F.embedding, torch.embedding}
-_NORMALISING = _named(("batch_norm", "instance_norm"))
+#: Write to running statistics among their arguments.
+KEEPS_STATISTICS = _named(("batch_norm", "instance_norm"))
 #: Draw from torch's generator, row by row: another number of rows draws other numbers.
 DROPOUTS = _named(("dropout", "alpha_dropout", "feature_alpha_dropout", "feature_dropout", "rrelu"))
 
@@ -100,8 +106,8 @@ def is_by_row(
     if function in _PRODUCT:
         is_matrix = len(given) > 1 and given[1].dim() in (1, 2)
         return is_matrix and rows(args[0]) and args[0].dim() >= 2 and not any(map(rows, given[1:]))
-    if function in _RESHAPE:
-        return _keeps_first(_RESHAPE[function], args, kwargs, form)
+    if function in RESHAPES:
+        return _keeps_first(RESHAPES[function], args, kwargs, form)
     if function in _TRANSPOSES:
         return _leaves_first(_TRANSPOSES[function], args, kwargs)
     if function in _LAYER_NORM:
@@ -129,7 +135,7 @@ def is_by_row(
 
 
 def is_known(function: Any) -> bool:
-    known = (_BY_ELEMENT, _BY_DIM, _PRODUCT, _RESHAPE, _TRANSPOSES, _EMBEDDING, _LAYER_NORM, _BATCHED)
+    known = (_BY_ELEMENT, _BY_DIM, _PRODUCT, RESHAPES, _TRANSPOSES, _EMBEDDING, _LAYER_NORM, _BATCHED)
     others: set[Any] = {torch.einsum, F.one_hot, *GETITEM}
     return any(function in one for one in (*known, _GROUP_NORM, _CELL, DROPOUTS, others))
 
@@ -137,7 +143,7 @@ def is_known(function: Any) -> bool:
 def why_whole(function: Callable[..., Any]) -> str:
     if function in _BY_ELEMENT:
         return "meets values of other rows"
-    named = (_BY_DIM, _NORMALISING, _PRODUCT, _RESHAPE, _TRANSPOSES)
+    named = (_BY_DIM, KEEPS_STATISTICS, _PRODUCT, RESHAPES, _TRANSPOSES)
     if function in GETITEM or any(function in one for one in named):
         return "looks at all rows"
     return "is not known to compute each row by itself"
@@ -258,29 +264,16 @@ def new_shape(args: Sequence[Any], rows: int) -> tuple[Any, ...]:
     return (x, tuple(sizes)) if nested else (x, *sizes)
 
 
-def is_reshape(function: Any) -> bool:
-    return function in _RESHAPE
-
-
-BY_ELEMENT_MODULES = (
-    *(torch.nn.ReLU, torch.nn.LeakyReLU, torch.nn.ELU, torch.nn.SELU, torch.nn.CELU, torch.nn.GELU),
-    *(torch.nn.SiLU, torch.nn.Mish, torch.nn.Tanh, torch.nn.Sigmoid, torch.nn.Softplus, torch.nn.ReLU6),
-    *(torch.nn.Hardtanh, torch.nn.Hardswish, torch.nn.Hardsigmoid, torch.nn.LogSigmoid, torch.nn.Identity),
-    *(torch.nn.Softsign, torch.nn.Softshrink, torch.nn.Hardshrink, torch.nn.Tanhshrink, torch.nn.Threshold),
-    *(torch.nn.Dropout, torch.nn.AlphaDropout, torch.nn.RReLU),
-)
-_OF_ROWS = (torch.nn.GRUCell, torch.nn.LSTMCell, torch.nn.RNNCell, torch_geometric.nn.JumpingKnowledge)
-_SOFTMAX = (torch.nn.Softmax, torch.nn.LogSoftmax, torch.nn.Softmin)
 LINEAR = (torch.nn.Linear, torch_geometric.nn.Linear)
 MLP = torch_geometric.nn.MLP
 PygBatchNorm = torch_geometric.nn.BatchNorm
-#: Batch normalisations see the rows that are computed. In evaluation each row is by itself.
-_BATCH_NORMS = (torch.nn.BatchNorm1d, PygBatchNorm, torch_geometric.nn.DiffGroupNorm)
-#: Modules of PyG that keep the rows, but look at all of them.
-_KEEPING = (
-    *(torch_geometric.nn.GraphNorm, torch_geometric.nn.GraphSizeNorm, torch_geometric.nn.InstanceNorm),
-    *(torch_geometric.nn.PairNorm, torch_geometric.nn.MeanSubtractionNorm),
-    *(torch_geometric.nn.LayerNorm, torch.nn.SyncBatchNorm),
+#: Work element by element.
+ACTIVATES = (torch.nn.ReLU, torch.nn.Dropout)
+#: Compute each row by itself; batch normalisations do in evaluation, else they see the rows that
+#: are computed.
+_BY_ROW = (
+    *(*LINEAR, *ACTIVATES, torch.nn.Identity, torch.nn.BatchNorm1d, PygBatchNorm),
+    *(torch_geometric.nn.DiffGroupNorm, torch_geometric.nn.JumpingKnowledge),
 )
 
 
@@ -289,28 +282,15 @@ def kind_of(module: torch.nn.Module) -> type[torch.nn.Module]:
     return getattr(module, "stands_for", type(module))
 
 
-def module_rule(module: torch.nn.Module) -> str | None:
-    """Returns "row" for a module that computes each row by itself, "whole" for one that mixes rows
-    but keeps their number, and None for one whose ``forward`` is traced."""
+def computes_rows(module: torch.nn.Module) -> bool:
+    """Returns whether a module that is captured as one step computes each row by itself."""
     kind = kind_of(module)
-    if kind in BY_ELEMENT_MODULES or kind in LINEAR or kind in _BATCH_NORMS or kind in _OF_ROWS:
-        return "row"
-    if kind in _SOFTMAX:
-        return "row" if module.dim in (None, 1, -1) else "whole"
-    if kind is torch.nn.GLU:
-        return "row" if module.dim in (1, -1) else "whole"
-    if kind in (torch.nn.LayerNorm, torch.nn.RMSNorm):
-        return "row" if len(module.normalized_shape) == 1 else "whole"  # type: ignore[arg-type]
-    if kind is torch_geometric.nn.LayerNorm and module.mode == "node":
-        return "row"
-    if kind is torch.nn.Embedding:
-        return "row" if module.max_norm is None and not module.scale_grad_by_freq else "whole"
     if kind is MLP:
         norms: Any = module.norms
-        return "row" if all(module_rule(part) == "row" for part in norms) else "whole"
-    if kind is torch_geometric.nn.InstanceNorm and not takes_row_statistics(module):
-        return "row"
-    return "whole" if kind in _KEEPING else None
+        return all(map(computes_rows, norms))
+    if kind is torch_geometric.nn.InstanceNorm:
+        return not takes_row_statistics(module)
+    return kind in _BY_ROW or is_row_wise_norm(module)
 
 
 def takes_row_statistics(module: torch.nn.Module) -> bool:
@@ -323,17 +303,9 @@ def takes_row_statistics(module: torch.nn.Module) -> bool:
 # Effects ##########################################################################################
 
 
-def _functions(names: str) -> set[Any]:
-    homes = (torch, Tensor, F, torch._C._nn)
-    found = (getattr(home, name, None) for home in homes for name in names.split())
-    return {function for function in found if callable(function)}
-
-
 #: Functions that change what tensors are, or compute gradients.
-WRITES = _functions("requires_grad_ backward set_ resize_ register_hook retain_grad")
+WRITES = {*_named(("requires_grad_", "backward", "set_", "resize_", "register_hook", "retain_grad"))}
 WRITES |= {torch.autograd.grad, torch.autograd.backward}
-#: Functions that write to running statistics among their arguments.
-KEEPS_STATISTICS = _functions("batch_norm instance_norm")
 #: Functions that draw numbers if their dropout, at this place among the arguments, is not zero.
 _ATTENTIONS: dict[Any, int] = {F.multi_head_attention_forward: 10, F.scaled_dot_product_attention: 4}
 

@@ -5,13 +5,19 @@ A graph of one type has one type and one relation, whose names are None.
 
 from __future__ import annotations
 
+import copy
+import math
+import os
+import tempfile
+from collections import Counter as Counted
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol, TypeAlias
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from pyg_batchgnn import nn, ops
 from pyg_batchgnn.nn import LayerGraph
@@ -50,23 +56,17 @@ class SampleKeys:
         return key if self.names is None else nn.named_key(key, self.names)
 
 
+@dataclass(eq=False)
 class PrefixEdges:
     """The edges of one relation in a batch, by destination. Each layer takes a prefix (design,
-    section 3). ``targets``, ``sources``: the nodes of the two types. ``keys``: for dropout, if a
-    loader of this process made the sample."""
+    section 3)."""
 
-    def __init__(
-        self,
-        in_edges: ops.InEdges,
-        targets: NodesByHop,
-        edges_per_hop: Sequence[int],
-        keys: SampleKeys | None = None,
-        sources: NodesByHop | None = None,
-    ) -> None:
-        self.in_edges, self.of_targets, self.edges_per_hop = in_edges, targets, list(edges_per_hop)
-        self.of_sources = targets if sources is None else sources
-        self.keys = keys
-        self._graphs: dict[tuple[int, int, bool, int | None], LayerGraph] = {}
+    in_edges: ops.InEdges
+    of_sources: NodesByHop
+    of_targets: NodesByHop
+    edges_per_hop: list[int]
+    keys: SampleKeys | None = None  # for dropout, if a loader of this process made the sample
+    _graphs: dict[tuple[int, int, bool, int | None], LayerGraph] = field(default_factory=dict)
 
     @property
     def hops(self) -> int:
@@ -124,7 +124,7 @@ def known_prefixes(edge_index: Tensor) -> PrefixEdges | None:
         in_edges = ops.InEdges(sample.indptr, sample.indices)
         keys = SampleKeys(sample.seed, sample.epoch, sample.key)
         nodes = NodesByHop(sample.nodes_per_hop, sample.node)
-        found = _prefixes[sample] = PrefixEdges(in_edges, nodes, sample.edges_per_hop, keys)
+        found = _prefixes[sample] = PrefixEdges(in_edges, nodes, nodes, sample.edges_per_hop, keys)
     return found
 
 
@@ -139,7 +139,7 @@ def sorted_prefixes(
     whole = nn.whole_graph(edge_index, sum(sources.per_hop), sum(targets.per_hop))
     if whole.edge is not None:
         return None
-    found = PrefixEdges(whole.in_edges, targets, edges_per_hop, sources=sources)
+    found = PrefixEdges(whole.in_edges, sources, targets, list(edges_per_hop))
     for hops in range(1, found.hops + 1):
         edges, expanded = found.edges(hops), found.targets(hops)
         if int(whole.indptr[expanded]) != edges:
@@ -174,9 +174,6 @@ class Structure(Protocol):
 
     def counter(self, counter: Counter) -> int:
         """Returns the number of nodes or edges of one hop."""
-
-    def has(self, relation: RelationName) -> bool:
-        """Returns whether a relation is in the batch, even without edges."""
 
     def graph(self, relation: RelationName, layer: int, targets: int, edges: int, drops: bool) -> LayerGraph:
         """Returns the edges of a convolution. ``layer``: its number in the keys of dropout, from 1.
@@ -217,9 +214,6 @@ class UnsampledGraph:
         kind, name, _ = counter
         return self.nodes[name] if kind == "nodes" else self.edge_index[name].size(1)
 
-    def has(self, relation: RelationName) -> bool:
-        return relation in self.edge_index
-
     def graph(self, relation: RelationName, layer: int, targets: int, edges: int, drops: bool) -> LayerGraph:
         del layer, targets, edges, drops
         source, _, target = relation or (None, None, None)
@@ -247,9 +241,6 @@ class SampledBatch:
         if kind == "nodes":
             return self.nodes[name].per_hop[hop]
         return 0 if hop == 0 else self.relations[name].edges_per_hop[hop - 1]
-
-    def has(self, relation: RelationName) -> bool:
-        return relation in self.relations
 
     def graph(self, relation: RelationName, layer: int, targets: int, edges: int, drops: bool) -> LayerGraph:
         padded = targets >= edges
@@ -280,9 +271,6 @@ class InducedBatch:
         if kind == "nodes":
             return (self.minibatch.nodes[0] if name is None else self.minibatch.nodes_of(name)).node.numel()
         return (self.minibatch.edges[0] if name is None else self.minibatch.edges_of(name)).num_edges
-
-    def has(self, relation: RelationName) -> bool:
-        return relation is None or relation in self.minibatch.schema.relations
 
     def graph(self, relation: RelationName, layer: int, targets: int, edges: int, drops: bool) -> LayerGraph:
         del targets, edges
@@ -367,9 +355,8 @@ class CopiedNodes:
             return None if row is None else nn.RowView(value.table, row)
         if type(value) is not Tensor or value.requires_grad or value.dtype.itemsize not in _BITS:
             return None
-        known = int(self.row[: value.size(0)].max()) + 1 if value.size(0) else 0
-        rows = ops.gather_rows(value, self.first[:known])
-        bits, of_rows = (one.view(_BITS[value.dtype.itemsize]) for one in (value.contiguous(), rows))
+        rows = ops.gather_rows(value, self.first)
+        bits, of_rows = _bits(value), _bits(rows)
         for begin in range(0, value.size(0), _CHUNK):
             part = bits[begin : begin + _CHUNK]
             if not torch.equal(part, ops.gather_rows(of_rows, self.row[begin : begin + len(part)])):
@@ -387,6 +374,10 @@ class CopiedNodes:
         return nn.RowView(rows, row) if view else looked_up(rows, row)
 
 
+def _bits(value: Tensor) -> Tensor:
+    return value.contiguous().view(_BITS[value.dtype.itemsize])
+
+
 def looked_up(table: Tensor, row: Tensor) -> Tensor:
     """Returns ``table[row]``. With a gradient each row is a sum over one in-edge, as in layers."""
     takes_gradient = torch.is_grad_enabled() and table.requires_grad
@@ -400,7 +391,7 @@ class Copies:
     """The nodes that a batch holds several times. ``ids``: original ids by type, if known.
     ``least``: copies per distinct node, on average, from which on rows are computed once."""
 
-    def __init__(self, batch: Structure, ids: Mapping[TypeName, Any], least: float = LEAST_COPIES) -> None:
+    def __init__(self, batch: Structure, ids: Mapping[TypeName, Any], least: float) -> None:
         self._batch, self._ids, self._least = batch, ids, least
         self._nodes: dict[TypeName, CopiedNodes | None] = {}
         self._rows: dict[tuple[int, TypeName], Any] = {}
@@ -424,7 +415,7 @@ class Copies:
                 continue
             place = id(value), axis.name
             if place not in self._rows:
-                whole = value.size(0) == prefix(self._batch, "nodes", axis.name, axis.hops)
+                whole = value.size(0) == nodes.row.size(0)
                 self._rows[place] = nodes.rows_of(value) if whole else None
             found[number] = self._rows[place]
         return found
@@ -440,3 +431,118 @@ class Copies:
             return NodesByHop(one.per_hop, None if known.node is None else known.node[one.first])
 
         return replace(batch, nodes={name: of_type(name, known) for name, known in batch.nodes.items()})
+
+    def renewed(self, rows: Mapping[int, Any], known: Known) -> tuple[Copies, dict[int, Any]]:
+        """Returns the copies as if the nodes that are not known were the distinct ones, and their
+        attributes. ``rows``: the attributes of all distinct nodes."""
+        made, new, axes = copy.copy(self), dict[int, Any](), known.program.axes
+        made._nodes = dict(self._nodes)
+        for name in {axes[number].name for number in rows}:
+            own = {number: one for number, one in rows.items() if axes[number].name == name}
+            nodes: Any = self._nodes[name]
+            made._nodes[name], of_type = known.of(name).renew(self._ids[name], nodes, own)
+            new |= of_type
+        return made, new
+
+
+# Rows of nodes that later batches need, too. They lie in tables beside the attributes of which they
+# were made, so that bits tell there as well whether a node is the same.
+
+
+@dataclass
+class KnownNodes:
+    """The nodes of a type whose rows were computed in earlier batches."""
+
+    memo: Memo
+    name: TypeName
+    #: by id, the row of a node in the tables; -1 of others
+    place: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
+    count: int = 0  # the rows in use
+    tables: dict[int, Tensor] = field(default_factory=dict)  # by value
+    new: Tensor | None = None  # the rows that the batch of now computes
+
+    def renew(
+        self, ids: Tensor, nodes: CopiedNodes, inputs: Mapping[int, Any]
+    ) -> tuple[CopiedNodes, dict[int, Tensor]]:
+        """Finds the nodes that are not known with these attributes. Returns them in the place of
+        the distinct nodes, each copy with its row of the tables, and their attributes."""
+        views = {number: one for number, one in inputs.items() if isinstance(one, nn.RowView)}
+        values = {**inputs, **{number: one.gather() for number, one in views.items()}}
+        distinct = ids[nodes.first]
+        more = max(0, int(distinct.max()) + 1 - len(self.place))
+        self.place = torch.cat([self.place, self.place.new_full((more,), -1)])
+        row = self.place[distinct]
+        is_new = row < 0
+        old = (~is_new).nonzero().view(-1)
+        for number, value in values.items() if len(old) else ():
+            same = _bits(self.tables[number][row[old]]) == _bits(value[old])
+            is_new[old] |= ~same.view(len(old), -1).all(dim=1)
+        unplaced = row < 0
+        count = self.count + int(unplaced.sum())
+        row[unplaced] = torch.arange(self.count, count)
+        self.place[distinct], self.count = row, count
+        self.memo.computed[self.name] += int(is_new.sum())
+        is_new[0] |= not is_new.any()  # functions may not know what to do without rows
+        new = is_new.nonzero().view(-1)
+        self.new = row[new]
+        rows = {number: one[new] for number, one in values.items()}
+        for number, one in rows.items():
+            self.keep(number, one)
+        per_hop = [len(new), *[0] * (len(nodes.per_hop) - 1)]
+        return CopiedNodes(nodes.first[new], row[nodes.row], per_hop), rows
+
+    def keep(self, number: int, rows: Tensor) -> Tensor:
+        """Writes the new rows of a value, and returns its table."""
+        table = self.tables.get(number, rows[:0])
+        if len(table) < self.count:
+            table = self.tables[number] = self.memo.grown(table, max(self.count, 2 * len(table)))
+        table[self.new] = rows
+        return table
+
+
+@dataclass
+class Known:
+    """The rows that a program computed in earlier batches, as long as ``state`` is the same."""
+
+    memo: Memo
+    program: Any
+    state: Any  # of the model, and of what else the program reads
+    types: dict[TypeName, KnownNodes] = field(default_factory=dict)
+
+    def of(self, name: TypeName) -> KnownNodes:
+        return self.types.setdefault(name, KnownNodes(self.memo, name))
+
+    def finish(self) -> None:
+        """Keeps the rows, once a batch has computed all of its own."""
+        self.memo.known[self.program] = self
+
+
+class Memo:
+    """The rows that programs computed: up to ``budget`` bytes of tables in memory, the others in
+    files of the folder ``scratch``, which have no name."""
+
+    def __init__(self, budget: int, scratch: Any) -> None:
+        self._budget, self._scratch = budget, scratch
+        self._held = WeakTensorKeyDictionary()  # the bytes of each table in memory
+        self.known: dict[Any, Known] = {}  # by program
+        self.computed = Counted[TypeName]()  # how many rows there were to compute
+
+    def of(self, program: Any, state: Any) -> Known:
+        """Returns what is known in this state; a batch that fails takes it away."""
+        found = self.known.pop(program, None)
+        return found if found and found.state == state else Known(self, program, state)
+
+    def grown(self, table: Tensor, rows: int) -> Tensor:
+        """Returns a table [rows, ...] that begins with the rows of another one. Raises OSError if
+        it fits neither memory nor the disk."""
+        shape, dtype = (rows, *table.shape[1:]), table.dtype
+        size = math.prod(shape) * dtype.itemsize
+        if sum(self._held.values()) + size <= self._budget:
+            made = torch.empty(shape, dtype=dtype)
+            self._held[made] = size
+        else:
+            with tempfile.NamedTemporaryFile(dir=self._scratch) as file:
+                os.posix_fallocate(file.fileno(), 0, max(1, size))  # else a full disk is a signal
+                made = torch.from_file(file.name, True, math.prod(shape), dtype=dtype).view(shape)
+        made[: len(table)] = table
+        return made

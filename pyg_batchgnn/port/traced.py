@@ -5,8 +5,10 @@ from __future__ import annotations
 import functools
 import inspect
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -15,14 +17,14 @@ from torch.compiler import is_dynamo_compiling
 from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
-from pyg_batchgnn import nn
+from pyg_batchgnn import machine, nn, ops
 from pyg_batchgnn.port import foreign
 from pyg_batchgnn.port.batches import ArgumentTensor, Bound, bind
 from pyg_batchgnn.port.call import SCALARS, Call, Entry, Tracing, first_rows
 from pyg_batchgnn.port.capture import CALLED, Miss
 from pyg_batchgnn.port.modules import is_symbolic, is_traced
 from pyg_batchgnn.port.recording import Axis, Count, Nodes, Refusal, mapped, tensors
-from pyg_batchgnn.port.structure import prefix
+from pyg_batchgnn.port.structure import Memo, prefix
 from pyg_batchgnn.types import SampledMinibatch
 
 _MOST_GRAPHS = 16  # of a model
@@ -183,11 +185,12 @@ class Plain:
 def run(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> Any:
     """Runs the captured graph that fits a call, and captures one if there is none. Returns the
     result, or a `Plain` if ``forward`` must be called as it is."""
-    if any(map(must_be_called, (one for one in model.modules() if one is not model))):
+    modules = list(model.modules())
+    if any(map(must_be_called, modules[1:])):
         return Plain()
-    if any(map(is_uninitialized_parameter, model.parameters())):
+    if any(is_uninitialized_parameter(own) for one in modules for own in one._parameters.values()):
         return Plain()  # the first plain call says how wide lazy modules are
-    _check_classes(model, tracing)
+    _check_classes(modules, tracing)
     try:
         call = Call(model, tracing, bound)
         arguments = call.arguments()
@@ -205,7 +208,7 @@ def run(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> Any:
                 entry.refused[grads] = _TOO_MANY.format(_MOST_GRAPHS)
                 return Plain(None if "plain" in tracing.warned else entry.refused[grads])
         result = call.capture(entry.function, arguments, call, entry.exact)
-        _check_classes(model, tracing)
+        _check_classes(modules, tracing)
         return result
     except Miss:
         entry.refused[grads] = "TorchDynamo is turned off"
@@ -251,6 +254,52 @@ def encoded_rows(model: torch.nn.Module) -> dict[str | None, tuple[int, int]]:
     return {name: rows for found in traced for name, rows in found.items()}
 
 
+@contextmanager
+def encode_once(
+    model: torch.nn.Module, memory_budget: int | str | None = None, scratch: str | Path | None = None
+) -> Iterator[dict[str | None, int]]:
+    """In its block, ``model(batch)`` without gradients computes rows that are made from attributes
+    of a node alone, as by an encoder, once for all batches. Nodes are found by ``n_id``. A node
+    with other attributes is computed again, and so is every node after a parameter, a buffer or an
+    option of the model changed; writes through ``.data`` are not seen.
+
+    >>> from torch_geometric.nn import Linear, SAGEConv, Sequential
+    >>> layers = [(Linear(8, 8), "x -> x"), (SAGEConv(8, 3), "x, edge_index -> x")]
+    >>> model = accelerate(Sequential("x, edge_index", layers)).eval()
+    >>> with torch.no_grad(), encode_once(model) as encoded:
+    ...     rows = [model(batch) for _ in range(3) for batch in loader]
+    >>> encoded[None] <= data.num_nodes
+    True
+
+    Args:
+        model: a model after `accelerate`.
+        memory_budget: bytes (or a text like "2GiB") of rows in memory, half of what is free if
+            None. Others lie in files of the folder ``scratch``, which vanish with the block.
+
+    Yields:
+        How many rows were computed, by node type (None of the only one).
+
+    Raises:
+        TypeError: the model was not accelerated.
+        ValueError: ``memory_budget`` is no number of bytes.
+    """
+    parts = [one._batchgnn for one in model.modules() if isinstance(one, TracedModel)]
+    if not parts:
+        raise TypeError(
+            f"encode_once takes a model that accelerate made fast, got a {type(model).__name__}; call "
+            f"accelerate(model) first"
+        )
+    budget = ops.check_budget(memory_budget)
+    memo = Memo(machine.memory().available // 2 if budget is None else budget, scratch)
+    try:
+        for one in parts:
+            one.memo = memo
+        yield memo.computed
+    finally:
+        for one in parts:
+            one.memo = None
+
+
 def learn_result(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> None:
     """Captures a call to learn which results have a row per node, after a call that could not be
     traced because of lazy modules or hooks."""
@@ -274,9 +323,9 @@ def must_be_called(module: torch.nn.Module) -> bool:
     return hooked or changed or nn.is_watched(module)
 
 
-def _check_classes(model: torch.nn.Module, tracing: Tracing) -> None:
+def _check_classes(modules: Sequence[torch.nn.Module], tracing: Tracing) -> None:
     """Forgets all captured graphs if a user's class got other methods: no guard notices that."""
-    kinds = {one for module in model.modules() for one in type(module).__mro__ if _is_users(one)}
+    kinds = {one for module in modules for one in type(module).__mro__ if _is_users(one)}
     kinds.update(one for kind in CALLED for one in kind.__mro__ if _is_users(one))
     wrappers = (property, staticmethod, classmethod)
     now = {

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ from torch_geometric.nn.conv import MessagePassing
 
 from pyg_batchgnn.port import foreign, rules
 from pyg_batchgnn.port.batches import ArgumentTensor
-from pyg_batchgnn.port.capture import Captured, axis_of, place_of, symbols
+from pyg_batchgnn.port.capture import Captured, Input, axis_of, place_of, symbols
 from pyg_batchgnn.port.leaves import LEAF, RETURNED, Leaf
 from pyg_batchgnn.port.recording import (
     FIXED,
@@ -28,17 +28,16 @@ from pyg_batchgnn.port.recording import (
     Call,
     Count,
     Edges,
-    Fixed,
     Form,
-    Judge,
     ModuleCall,
     Nodes,
+    Other,
+    Reads,
     Recording,
     Ref,
     Refusal,
     SeedIds,
     Way,
-    Whole,
     axis_cut,
     form_of,
     form_of_sum,
@@ -48,7 +47,6 @@ from pyg_batchgnn.port.recording import (
     tensors,
 )
 
-_TAKE_VECTORS = (*rules.BY_ELEMENT_MODULES, torch.nn.Embedding)
 _OF_STACKS = {
     getattr(home, name): name
     for name in ("sum", "mean", "max", "min", "amax", "amin")
@@ -70,9 +68,9 @@ _ARITHMETIC |= {getattr(torch, name) for name in dir(torch) if name.startswith((
 _ARITHMETIC |= {max, min, float, int, bool, round, abs, pow}
 
 
-def translate(captured: Captured, model: torch.nn.Module, judge: Judge) -> Recording:
+def translate(captured: Captured, model: torch.nn.Module, judge: Callable[..., Way | str]) -> Recording:
     """Turns a captured graph into a recording of its calls. ``judge``: returns how a convolution
-    can compute its first rows alone. Raises `Refusal` if a call cannot be recorded."""
+    computes its first rows alone, or why not. Raises `Refusal` if a call cannot be recorded."""
     try:
         return _Translator(captured, model, judge).found
     except Exception as error:  # what is not understood is not rewritten
@@ -83,7 +81,7 @@ def translate(captured: Captured, model: torch.nn.Module, judge: Judge) -> Recor
 class _Translator:
     """Walks through a captured graph. Every value has a number and an example tensor."""
 
-    def __init__(self, captured: Captured, model: torch.nn.Module, judge: Judge) -> None:
+    def __init__(self, captured: Captured, model: torch.nn.Module, judge: Callable[..., Way | str]) -> None:
         self.found, self._model, self._judge = Recording(), model, judge
         self._modules = {id(one): (path, one) for path, one in model.named_modules()}
         self._env: dict[torch.fx.Node, Any] = {}
@@ -91,7 +89,7 @@ class _Translator:
         self._shapes: list[Any] = []
         self._storages: list[Any] = []
         self._symbols = symbols(captured)
-        self.found.branches = [text for text, names in captured.branches if names & self._symbols.keys()]
+        self.found.decides = not captured.decided.isdisjoint(self._symbols)
         self._by_id: dict[int, int] = {}
         self._now: dict[int, int] = {}
         self._poisoned: dict[int, Refusal] = {}
@@ -102,10 +100,10 @@ class _Translator:
         self._layer = 0
         self._note = ""
         self._numbers: set[int] = set()
-        places = iter(zip(captured.places, captured.dims, captured.numbers, strict=True))
+        inputs = iter(captured.inputs)
         for node in captured.module.graph.nodes:
             if node.op == "placeholder":
-                self._input(node, *next(places))
+                self._input(node, next(inputs))
             elif node.op == "output":
                 self._output(node)
             else:
@@ -136,11 +134,11 @@ class _Translator:
 
         return mapped(value, make)
 
-    def _input(self, node: torch.fx.Node, place: Any, dim: int | None, number: bool) -> None:
-        value = node.meta.get("example_value")
+    def _input(self, node: torch.fx.Node, one: Input) -> None:
+        value, place, dim = node.meta.get("example_value"), one.place, one.dim
         ref = self._new(value, place.axis if isinstance(place, ArgumentTensor) and dim is None else FIXED)
         self.found.inputs.append(ref.number)
-        if number:
+        if one.is_number:
             self._numbers.add(ref.number)
         self._env[node] = ref
         constant = _constant(value)
@@ -219,28 +217,26 @@ class _Translator:
             return tuple(args[0]) if target is not list else list(args[0])
         if target in rules.GETITEM:
             return args[0][args[1]]
-        constant = _constant(value)
-        if target in _ARITHMETIC and constant is not None:
-            return constant
         if target in _ARITHMETIC:
+            if (constant := _constant(value)) is not None:
+                return constant
             form = form_of_sum(target, args)
             if form is not None:
                 return Count(0, form)
-            return self._add(target, args, kwargs, FIXED, by_row=False).only()
+            return self._add(target, args, kwargs, FIXED, by_row=False).result
         if isinstance(value, Tensor) and not rules.is_state(target):
             if rules.draws(self._node):
                 raise self._refusal(f"{rules.name_of(target)} draws random numbers")
             depends = refs((args, kwargs)) or has_counts((args, kwargs))
-            return self._add(target, args, kwargs, WHOLE if depends else FIXED, by_row=False).only()
+            return self._add(target, args, kwargs, WHOLE if depends else FIXED, by_row=False).result
         raise self._refusal(rules.why_refused(target))
 
     def _size(self, ref: Ref, dim: Any) -> Any:
         value, axis = self._shapes[ref.number], self.found.axes[ref.number]
-        if type(dim) is int:
-            form = form_of(axis)
-            if form is not None and dim % value.dim() == isinstance(axis, BatchEdges):
-                return Count(0, form)
-        return self._add(Tensor.size, (ref, dim), {}, WHOLE, by_row=False).only()
+        form = form_of(axis, dim % value.dim()) if type(dim) is int else None
+        if form is not None:
+            return Count(0, form)
+        return self._add(Tensor.size, (ref, dim), {}, WHOLE, by_row=False).result
 
     def _function(self, func: Any, args: Any, kwargs: Any) -> Any:
         name = rules.name_of(func)
@@ -256,14 +252,14 @@ class _Translator:
         for one in (out, None if func is operator.setitem else written):
             if isinstance(one, Ref) and self._is_written_whole(one.number):
                 axis, storage = self.found.axes[one.number], self._storages[one.number]
-                self._add(func, args, kwargs, axis, by_row=False).call.writes = True
+                self._add(func, args, kwargs, axis, by_row=False).writes = True
                 for number in [stack for stack in self._stacks if self._storages[stack] == storage]:
                     del self._stacks[number]
                 return one
         if out is not None or (kept is not None and not isinstance(written, Ref)):
             raise self._refusal(f"{name} writes to a tensor")
         if kept is not None:
-            self._check_written(written.number, isinstance(self.found.axes[written.number], Fixed))
+            self._check_written(written.number, self.found.axes[written.number] is FIXED)
             func, args, kwargs = kept
         if func in (Tensor.narrow, torch.narrow):
             each = {**dict(zip(("input", "dim", "start", "length"), args, strict=False)), **kwargs}
@@ -274,23 +270,23 @@ class _Translator:
         axis, by_row = self._axis_of(func, given, named)
         by_row = by_row and func not in rules.KEEPS_STATISTICS
         made = self._add(func, args, kwargs, axis, by_row=by_row)
-        made.call.writes = func in rules.KEEPS_STATISTICS
-        made.call.of_ends = isinstance(axis, Edges) and self._looks_up_ends(given)
-        if made.call.of_ends:
-            self._of_nodes.update(made.call.results)
+        made.writes = func in rules.KEEPS_STATISTICS
+        made.of_ends = isinstance(axis, Edges) and self._looks_up_ends(given)
+        if made.of_ends:
+            self._of_nodes.update(made.results)
         seeds = any(isinstance(self._axis(one), SeedIds) for one in tensors((given, named)))
         read = refs((args, kwargs))
         reads_rows = any(isinstance(self.found.axes[one], Nodes) or one in self._of_nodes for one in read)
-        if not by_row and not made.call.of_ends and not seeds and reads_rows:
-            made.call.note = f"{name} {rules.why_whole(func)}"
+        if not by_row and not made.of_ends and not seeds and reads_rows:
+            made.note = f"{name} {rules.why_whole(func)}"
         if func is torch.stack and (*args[1:], *kwargs.values()) in ((), (0,)):
-            self._stacks[made.only().number] = args[0]
+            self._stacks[made.result.number] = args[0]
         if written is not None:
-            self._overwritten(written.number, made.only().number)
+            self._overwritten(written.number, made.result.number)
         if func in rules.GETITEM and type(args[1]) is int and isinstance(axis, Edges):
-            self._ends[made.only().number] = args[1] % 2
-        if func in rules.GETITEM and self._storages[made.only().number] == self._storages[args[0].number]:
-            self._views[made.only().number] = args[0].number, args[1]
+            self._ends[made.result.number] = args[1] % 2
+        if func in rules.GETITEM and self._storages[made.result.number] == self._storages[args[0].number]:
+            self._views[made.result.number] = args[0].number, args[1]
         return made.tree
 
     def _of_stack(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -306,7 +302,7 @@ class _Translator:
             return self._function(operator.truediv, (total, len(parts)), {}) if mean else total
         axis, by_row = self._axis_of(torch.stack, (self._shaped(parts), 1), {})
         made = self._add(torch.stack, (parts, 1), {}, axis, by_row=by_row, value=columns)
-        return self._function(func, (made.only(), 1), {})
+        return self._function(func, (made.result, 1), {})
 
     def _looks_up_ends(self, args: Any) -> bool:
         """Returns whether a lookup takes rows of nodes by the sources or targets of edges."""
@@ -315,16 +311,16 @@ class _Translator:
         if end is None or not isinstance(table, Nodes):
             return False
         edges: Any = self._axis(index)
-        source, _, target = edges.relation or (None, None, None)
+        source, _, target = edges.name or (None, None, None)
         return table.name == (source, target)[end] and table.hops >= edges.hops - end
 
     def _is_written_whole(self, number: int) -> bool:
         """Returns whether a write may stay as it is: its memory holds neither rows nor an input."""
-        if isinstance(self.found.axes[number], Fixed):
+        if self.found.axes[number] is FIXED:
             return True
         storage = self._storages[number]
         sharing = [one for one, other in enumerate(self._storages) if other == storage is not None]
-        whole = all(isinstance(self.found.axes[one], Whole) for one in sharing)
+        whole = all(self.found.axes[one] is WHOLE for one in sharing)
         return bool(sharing) and whole and not set(sharing) & set(self.found.inputs)
 
     def _check_written(self, number: int, fixed: bool = False) -> None:
@@ -340,7 +336,7 @@ class _Translator:
             args = Ref(base), self._views[old][1], Ref(now[old])
             axis, by_row = self._axis_of(rules.with_items, self._shaped(args), {})
             part = self._add(rules.with_items, args, {}, axis, by_row=by_row, value=self._shapes[base])
-            now[base], old = part.only().number, base
+            now[base], old = part.result.number, base
         for other, its in enumerate(self._storages[: max(now.values())]):
             if storage is not None and its == storage and other not in {*now, *now.values(), *self._now}:
                 why = "it writes to a tensor that shares memory with another one"
@@ -364,10 +360,10 @@ class _Translator:
         taken = self._taken(func, args, kwargs)
         if taken is not None:
             return taken
-        with_rows = {one for one in axes if not isinstance(one, Fixed)}
-        if with_rows and all(isinstance(one, SeedIds) for one in with_rows):
+        with_rows = axes - {FIXED}
+        if all(isinstance(one, SeedIds) for one in with_rows):
             return (next(iter(with_rows)) if func in _SELECTS else WHOLE), False
-        beside = {one for one in with_rows if not isinstance(one, Whole)}
+        beside = with_rows - {WHOLE}
         if len(beside) != 1:
             return WHOLE, False
         (axis,) = beside
@@ -376,7 +372,7 @@ class _Translator:
             if cut is not None:
                 return cut, True
             if isinstance(axis, BatchEdges) and type(args[1]) is int and args[1] in (0, 1, -1, -2):
-                return Edges(axis.relation, axis.hops), False
+                return Edges(axis.name, axis.hops), False
         if isinstance(axis, (Nodes, Edges)):
             rows = lambda one: self._axis(one) == axis  # noqa: E731
             if rules.is_by_row(func, args, kwargs, rows, form_of(axis)):
@@ -398,7 +394,7 @@ class _Translator:
         of_table, by_row = self._axis(table), self._axis(index)
         if not ids or not isinstance(by_row, (Nodes, Edges)):
             return None
-        if isinstance(of_table, (Fixed, Whole)) or (isinstance(of_table, Nodes) and of_table.hops == 0):
+        if isinstance(of_table, Other) or (isinstance(of_table, Nodes) and of_table.hops == 0):
             return by_row, True
         return (by_row, False) if self._by_id[id(index)] in self._ends else None
 
@@ -415,7 +411,7 @@ class _Translator:
         starts = part.start is None or (type(part.start) is int and part.start == 0)
         if not starts or part.step is not None or not isinstance(part.stop, Count):
             return None
-        return axis_cut(axis, part.stop.form) if dim == isinstance(axis, BatchEdges) else None
+        return axis_cut(axis, part.stop.form) if form_of(axis, dim) is not None else None
 
     def _leaf(self, leaf: Leaf) -> list[Ref]:
         path, module = self._modules[leaf.module]
@@ -425,31 +421,33 @@ class _Translator:
             made = self._conv(path, module, leaf)
         else:
             made = self._leaf_of_one(path, module, *leaf.args)
-        return [leaf.plain] if made is None else [Ref(one) for one in made.call.results]
+        return [leaf.plain] if made is None else [Ref(one) for one in made.results]
 
-    def _conv(self, path: str, module: Any, leaf: Leaf) -> _Made:
+    def _conv(self, path: str, module: Any, leaf: Leaf) -> Call:
         (x,), values = leaf.args, dict(leaf.kwargs)
         edge_index = values.pop("edge_index")
-        way = self._way_of(module, module, x, edge_index, values)
+        sources, targets = x if isinstance(x, tuple) else (x, x)
+        reads = Reads(sources, targets, edge_index, values)
+        reason = self._reason_against(reads)
+        way: Way | str = f"{_kind(module)} {reason}"
+        if reason is None:
+            way = self._judge(module, *self._shaped((x, edge_index, values)))
         self._note = way if isinstance(way, str) else ""
         known = way if isinstance(way, Way) else None
-        rows = self._axis_by_number(x[1] if isinstance(x, tuple) else x)
+        rows = self._axis_by_number(reads.targets)
         axis = rows if isinstance(rows, Nodes) else WHOLE
         made = self._add(ModuleCall(path), (x, edge_index), values, axis, by_row=False, way=known)
-        made.call.names = ("x", "edge_index")
+        made.reads = reads
         self._layer += 1
         return made
 
-    def _leaf_of_one(self, path: str, module: torch.nn.Module, x: Any) -> _Made:
+    def _leaf_of_one(self, path: str, module: torch.nn.Module, x: Any) -> Call:
         axes = {self.found.axes[one] for one in refs(x)}
         axis = axes.pop() if len(axes) == 1 else WHOLE
         least = min(self._shapes[one].dim() for one in refs(x))
         rows = isinstance(axis, (Nodes, Edges))
-        by_row = (
-            rows
-            and rules.module_rule(module) == "row"
-            and (least > 1 or rules.kind_of(module) in _TAKE_VECTORS)
-        )
+        takes = least > 1 or rules.kind_of(module) in rules.ACTIVATES
+        by_row = rows and takes and rules.computes_rows(module)
         if rows and not by_row:
             self._note = f"{_kind(module)} looks at all rows"
         in_place = getattr(module, "inplace", False)
@@ -457,70 +455,52 @@ class _Translator:
             self._check_written(x.number)
         made = self._add(ModuleCall(path), (x,), {}, axis, by_row=by_row)
         if in_place:
-            self._overwritten(x.number, made.only().number)
+            self._overwritten(x.number, made.result.number)
         return made
 
     def _axis_by_number(self, ref: Any) -> Axis:
         return self.found.axes[ref.number] if isinstance(ref, Ref) else WHOLE
 
-    def _way_of(self, conv: Any, judged: Any, x: Any, edge_index: Any, values: Any) -> Way | str:
-        sources, targets = x if isinstance(x, tuple) else (x, x)
-        reason = self._reason_against(sources, targets, edge_index, values)
-        if reason is not None:
-            return f"{_kind(conv)} {reason}"
-        return self._judge(judged, *self._shaped((x, edge_index, dict(values))))
-
-    def _reason_against(self, sources: Any, targets: Any, edge_index: Any, given: Any) -> str | None:
-        above, rows, edges = map(self._axis_by_number, (sources, targets, edge_index))
-        values = {self._axis_by_number(one) for one in given.values()} - {FIXED}
+    def _reason_against(self, reads: Reads) -> str | None:
+        above, rows, edges = map(self._axis_by_number, (reads.sources, reads.targets, reads.edges))
+        values = {self._axis_by_number(one) for one in reads.values.values()} - {FIXED}
         if not isinstance(rows, Nodes) or not isinstance(above, Nodes):
             return "is called with other rows than those of the nodes"
         if not isinstance(edges, BatchEdges):
             return "passes messages over other edges than those of the batch"
-        source, _, target = edges.relation or (None, None, None)
+        source, _, target = edges.name or (None, None, None)
         if (above.name, rows.name) != (source, target):
             return "is called with rows of other types than those of its edges"
-        cut = sources is not targets and rows.hops == edges.hops - 1
+        cut = reads.sources is not reads.targets and rows.hops == edges.hops - 1
         if above.hops != edges.hops or not (rows.hops == edges.hops or cut):
             return "is called with rows and edges of different hops"
-        if not values <= {Edges(edges.relation, edges.hops)}:
+        if not values <= {Edges(edges.name, edges.hops)}:
             return "is called with arguments that are no values of edges"
         return None
 
-    def _propagated(self, path: str, conv: Any, leaf: Leaf) -> _Made | None:
+    def _propagated(self, path: str, conv: Any, leaf: Leaf) -> Call | None:
         (edge_index,), given, plain = leaf.args, leaf.kwargs, leaf.plain
         self._layer += 1
-        reason = self._reason_against_own(plain, edge_index, given)
+        axes = {name: self._axis_by_number(one) for name, one in given.items()}
+        rows = {name: one for name, one in given.items() if isinstance(axes[name], Nodes)}
+        values = {name: one for name, one in given.items() if name not in rows}
+        if len({axes[name] for name in rows}) != 1:
+            reason: str | None = "gives messages values that are of neither nodes nor edges"
+        else:
+            first, *_ = rows.values()
+            begin = {one.number for one in (edge_index, *given.values())}
+            reason = self._reason_against(Reads(first, first, edge_index, values))
+            reason = reason or foreign.reason_of_own(self.found, plain.number, begin)
         if reason is not None:
             for call in self.found.calls:
                 if plain.number in call.results:
                     call.note = f"{_kind(conv)} {reason}; {foreign.how_to_name(conv)}"
             return None
-        axes = map(self._axis_by_number, given.values())
-        rows = next(one for one in axes if isinstance(one, Nodes))
-        target = ModuleCall(path, "propagate")
-        made = self._add(target, (edge_index,), given, rows, by_row=False, way=Way.TRIMMED)
-        made.call.layer -= 1
-        of_nodes = [one for one in given if isinstance(self._axis_by_number(given[one]), Nodes)]
-        made.call.names = tuple(of_nodes)
+        target, axis = ModuleCall(path, "propagate"), self._axis_by_number(first)
+        made = self._add(target, (edge_index,), given, axis, by_row=False, way=Way.TRIMMED)
+        made.layer -= 1
+        made.reads = Reads(rows, rows, edge_index, values)
         return made
-
-    def _reason_against_own(self, plain: Ref, edge_index: Any, given: Mapping[str, Any]) -> str | None:
-        edges = self._axis_by_number(edge_index)
-        axes = {self._axis_by_number(one) for one in given.values()} - {FIXED}
-        nodes = {one for one in axes if isinstance(one, Nodes)}
-        if not isinstance(edges, BatchEdges):
-            return "passes messages over other edges than those of the batch"
-        if len(nodes) != 1 or not axes <= {*nodes, Edges(edges.relation, edges.hops)}:
-            return "gives messages values that are of neither nodes nor edges"
-        (rows,) = nodes
-        source, _, target = edges.relation or (None, None, None)
-        if source != target or rows.name != source:
-            return "is called with rows of sources and of targets"
-        if rows.hops != edges.hops:
-            return "is called with rows and edges of different hops"
-        begin = {one.number for one in (edge_index, *given.values())}
-        return foreign.reason_of_own(self.found, plain.number, begin)
 
     def _add(
         self,
@@ -532,7 +512,7 @@ class _Translator:
         by_row: bool,
         way: Way | None = None,
         value: Any = None,
-    ) -> _Made:
+    ) -> Call:
         value = self._node.meta.get("example_value") if value is None else value
         if isinstance(target, ModuleCall) and not isinstance(axes, list):
             (value,) = value
@@ -542,7 +522,7 @@ class _Translator:
         if not refs(tree):  # a number that the graph computes, and that is a constant of it
             tree = self._new(value, axes if not isinstance(axes, list) else WHOLE)
         where = place_of(self._node.meta.get("stack_trace") or self._node.stack_trace)
-        call = Call(target, tuple(args), dict(kwargs), refs(tree), by_row, way, self._layer, where)
+        call = Call(target, tuple(args), dict(kwargs), refs(tree), by_row, way, self._layer, where, tree=tree)
         call.note, self._note = self._note, ""
         call.files = _files(self._node.stack_trace)
         if not self._of_nodes.isdisjoint(refs((args, kwargs))):
@@ -550,7 +530,7 @@ class _Translator:
         if isinstance(value, Tensor):
             call.columns = tuple(map(str, value.shape[1:]))
         self.found.calls.append(call)
-        return _Made(call, tree)
+        return call
 
     def _refusal(self, reason: str) -> Refusal:
         place = place_of(self._node.stack_trace)
@@ -568,14 +548,6 @@ class _Translator:
         returned = [one for one in node.graph.nodes if one.target is RETURNED]
         self.found.result = {one: self._axis_by_number(self._ref(self._env[one])) for one in returned}
         self.found.calls = _needed(self.found)
-
-
-class _Made(NamedTuple):
-    call: Call
-    tree: Any
-
-    def only(self) -> Ref:
-        return Ref(self.call.results[0])
 
 
 def _needed(recording: Recording) -> list[Call]:
@@ -608,8 +580,7 @@ def _shape(value: Any) -> Tensor | None:
 
 
 def _form_of_dim(place: ArgumentTensor, dim: int) -> Form | None:
-    form = form_of(place.axis)
-    if form is not None and dim == isinstance(place.axis, BatchEdges):
+    if (form := form_of(place.axis, dim)) is not None:
         return form
     sizes = place.columns
     return Form.of({}, sizes[dim - 1]) if sizes is not None and 0 < dim <= len(sizes) else None

@@ -55,8 +55,8 @@ class Subgraph(enum.Enum):
 class SamplingPlan:
     """The fanouts by hop and the rules of picking, checked once.
 
-    >>> plan = SamplingPlan((10, -1))  # 10 neighbours of each seed, then all neighbours of those
-    >>> plan.num_hops
+    >>> # 10 neighbours of each seed, which may repeat, then all neighbours of those
+    >>> SamplingPlan((10, -1), Replacement.WITH).num_hops
     2
 
     Attributes:

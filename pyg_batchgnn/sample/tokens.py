@@ -84,5 +84,5 @@ def _times_at(number: Tensor, row: Tensor, times: Mapping[int, Tensor]) -> Tenso
         begin[at + 1] = last
         known.append(time.reshape(-1))
         last += time.numel()
-    place = begin.take((number + 1).clamp_(max=len(begin) - 1)).add_(row).clamp_(min=0)
-    return torch.cat(known).take(place)
+    place = begin.index_select(0, (number + 1).clamp_(max=len(begin) - 1).view(-1)).add_(row.view(-1))
+    return torch.cat(known).index_select(0, place.clamp_(min=0)).view_as(row)

@@ -23,7 +23,11 @@ from pyg_batchgnn.types import EDGES, HOMOGENEOUS, Group, Schema
 
 
 class DistFeatureStore(FeatureStore):
-    """The attributes of a graph over ranks, as a PyG `FeatureStore` (example: `DistGraphStore`).
+    """The attributes of a graph over ranks, as a PyG `FeatureStore`.
+
+    >>> store = DistFeatureStore(part, comm)
+    >>> store.get_tensor(group_name=None, attr_name="x", index=torch.tensor([7, 3])).shape
+    torch.Size([2, 64])
 
     A rank holds the attributes of its nodes (features, labels, masks of the splits) and of their
     in-edges. Making a store is collective, and so are `get_tensor`, `multi_get_tensor` and
@@ -41,10 +45,10 @@ class DistFeatureStore(FeatureStore):
         share: True puts this rank's tables into memory in which the ranks of a host read each
             other's rows.
         memory_budget: bytes, or a text such as "2GiB", to hold this rank's tables that are mapped
-            from files (`load_partition`). The smallest ones are held. Rows of the others are read
-            past the page cache, by this rank for itself and other ranks, with ``share`` by every
-            rank of the host, which must see the file; they cannot be written to. None holds all.
-            All ranks or none give a budget.
+            from files (`load_partition`), the smallest first; None holds all. Rows of the others
+            are read past the page cache, by this rank for itself and other ranks, with ``share`` by
+            every rank of the host, which must see the file; they cannot be written to. All ranks or
+            none give a budget.
     """
 
     #: By this a loader knows a graph over ranks, without importing this file.
@@ -155,15 +159,13 @@ class DistFeatureStore(FeatureStore):
         """Makes a reader of rows by internal id. All ranks give the same attributes."""
         return RowReader(self.part, self.comm, self.readable, columns)
 
-    def with_attribute(self, group: Group, name: str, rows: Mapping[int, Tensor]) -> DistFeatureStore:
+    def with_attribute(
+        self, group: Group, name: str, rows: Mapping[int, Tensor], *, replaces: bool = False
+    ) -> DistFeatureStore:
         """Returns a store with one more attribute, without a copy. ``rows``: [n, ...] for each rank
-        in ``readable``, of the same dtype everywhere."""
-        if name in self.own.attributes[group]:
+        in ``readable``, of the same dtype everywhere. ``replaces``: there may be one already."""
+        if not replaces and name in self.own.attributes[group]:
             raise ValueError(f"the graph has a {_named(group)} attribute {name!r} already; rename it")
-        return self.with_table(group, name, rows)
-
-    def with_table(self, group: Group, name: str, rows: Mapping[int, Tensor]) -> DistFeatureStore:
-        """Returns a store with ``rows`` as an attribute, new or not, as in `with_attribute`."""
         other = copy.copy(self)
         other.readable = {
             rank: shard.with_attribute(group, name, rows[rank]) for rank, shard in self.readable.items()

@@ -287,10 +287,10 @@ _edges: weakref.WeakValueDictionary[Any, InEdges] = weakref.WeakValueDictionary(
 
 def _shared_copy(edges: InEdges) -> InEdges:
     """Returns edges that equal these from a registry of private copies, else registers these."""
-    indices = edges.indices
-    key = (edges.num_targets, edges.num_edges, indices.dtype, int(indices.sum()))
+    indices, has_ids = edges.indices, edges.edge_ids is not None
+    key = (edges.num_targets, edges.num_edges, indices.dtype, int(indices.sum()), has_ids)
     held = _edges.get(key)
-    if held is not None and all(map(_are_equal, _arrays(held), _arrays(edges))):
+    if held is not None and all(map(torch.equal, _arrays(held), _arrays(edges))):
         return held
     _edges[key] = edges
     return edges
@@ -301,17 +301,12 @@ def _shared_in_place(edges: InEdges) -> InEdges:
     places = [
         (one.data_ptr(), 0 if one.is_inference() else one._version, one.numel(), one.dtype)
         for one in _arrays(edges)
-        if one is not None
     ]
     return _edges.setdefault(tuple(places), edges)
 
 
-def _arrays(edges: InEdges) -> tuple[Tensor, Tensor, Tensor | None]:
-    return edges.indptr, edges.indices, edges.edge_ids
-
-
-def _are_equal(one: Tensor | None, other: Tensor | None) -> bool:
-    return one is other or (one is not None and other is not None and torch.equal(one, other))
+def _arrays(edges: InEdges) -> list[Tensor]:
+    return [one for one in (edges.indptr, edges.indices, edges.edge_ids) if one is not None]
 
 
 def attribute_by_group(data: Any, name: str, graph: TypedGraph) -> dict[Group, Tensor]:

@@ -58,8 +58,8 @@ def convert(
 ) -> Conversion:
     """Converts tables to a data folder, which `read_folder` reads.
 
-    >>> convert(GraphDescription.read("shop"), "shop-data").nodes  # doctest: +SKIP
-    {'customer': 5000, 'product': 800}
+    >>> convert(GraphDescription.read("shop"), "shop-graph").nodes
+    {'customer': 6, 'product': 4}
 
     The same tables and description give the same bytes, with any threads and memory. A conversion
     that was killed goes on after its last complete step when it is called again.
@@ -89,7 +89,8 @@ def apply(
 ) -> Conversion:
     """Converts new tables with the encoders, categories and classes that were fitted to others.
 
-    >>> apply("shop-data", "shop-today", "today")  # doctest: +SKIP
+    >>> apply("shop-data", "shop", "shop-today").edges  # the tables of another day
+    {('customer', 'orders', 'product'): 12}
 
     Columns of labels and of splits may be missing. The other arguments are those of `convert`.
 

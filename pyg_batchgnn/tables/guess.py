@@ -92,10 +92,14 @@ class _Guess:
 
 
 def draft(folder: str | Path, place: str | Path | None = None) -> str:
-    """Returns the text of a `graph.toml` for the Parquet and CSV files in a folder. Keys are
-    columns without repeats; foreign keys are guessed by name and checked by values. ``place``: the
-    folder of the future `graph.toml`, from which files are named; None: the same folder. Raises
-    `DatasetError` without such files."""
+    """Returns the text of a `graph.toml` for the Parquet and CSV files in a folder.
+
+    >>> [line for line in draft("shop").splitlines() if line.startswith("[edges")]
+    ['[edges."customer,orders,product"]']
+
+    Keys are columns without repeats; foreign keys are guessed by name and checked by values.
+    ``place``: the folder of the future `graph.toml`, from which files are named; None: the same
+    folder. Raises `DatasetError` without such files."""
     folder = Path(folder).expanduser()
     groups = _groups(folder)
     for path in () if groups else (folder, *folder.glob("*")):
@@ -148,16 +152,12 @@ def _is_table(file: Path, empty: bool = False) -> bool:
     return ending in _ENDINGS and file.is_file() and (file.stat().st_size == 0) == empty
 
 
-def _delimiter(file: Path) -> str:
-    if file.suffix.lower() == ".parquet":
-        return ","
-    with open_file(str(file)) as stream:
-        line = stream.readline()
-    return max(",;\t|", key=lambda one: line.count(one.encode()))
-
-
 def _look(engine: Engine, folder: Path, work: Path, name: str, files: tuple[str, ...]) -> _Guess:
-    delimiter = _delimiter(next(folder.glob(files[0]), folder / files[0]))
+    first, delimiter = next(folder.glob(files[0]), folder / files[0]), ","
+    if first.suffix.lower() != ".parquet":
+        with open_file(str(first)) as stream:
+            line = stream.readline()
+        delimiter = max(",;\t|", key=lambda one: line.count(one.encode()))
     raw = open_table(f"[{name}]", NodeTable(files, delimiter=delimiter), folder, work / name)
     guess = _Guess(name, files, raw, delimiter)
     for column in raw.schema:
@@ -442,8 +442,8 @@ def write_draft(folder: str | Path, out: Path | None = None) -> Path:
     """Writes a draft of a description to `graph.toml` in the folder, or to ``out``. Returns the
     file. Raises `DatasetError` if it exists.
 
-    >>> write_draft("shop")  # doctest: +SKIP
-    PosixPath('shop/graph.toml')
+    >>> write_draft("shop", Path("draft.toml"))
+    PosixPath('draft.toml')
     """
     file = Path(folder).expanduser() / FILE if out is None else out
     if file.exists():

@@ -119,7 +119,13 @@ def write_labels(
     table's, or what a model knows about labels if the table has none."""
     file = job.file(attribute_array(group, LABELS))
     if not isinstance(labels, LabelsOfRows):
-        return [] if labels is None else _write_no_labels(job, group, labels, int(kept.sum()))
+        if labels is None:
+            return []
+        # As a model that was trained with labels expects them of rows without.
+        count = int(kept.sum())
+        nothing = {"boolean": np.full((count, 1), -1, np.int8), "class": np.full(count, -1)}
+        np.save(file, nothing.get(labels["kind"], np.full(count, np.nan, np.float32)))
+        return [file, *_write_classes(job, group, labels)]
     with NpyAppender(file, *labels.form) as writer:
         for first, chunk in table.chunks([labels.spec.column]):
             here = slice(first, first + len(chunk))
@@ -137,14 +143,6 @@ def _write_classes(job: ConversionJob, group: Group, labels: Mapping[str, Any]) 
     file.parent.mkdir(exist_ok=True)
     write_json(file, {"column": labels["column"], "values": labels["values"]})
     return [file]
-
-
-def _write_no_labels(job: ConversionJob, group: Group, labels: Mapping[str, Any], count: int) -> list[Path]:
-    """Writes "y" for rows without labels, as a model that was trained with labels expects it."""
-    file = job.file(attribute_array(group, LABELS))
-    nothing = {"boolean": np.full((count, 1), -1, np.int8), "class": np.full(count, -1)}
-    np.save(file, nothing.get(labels["kind"], np.full(count, np.nan, np.float32)))
-    return [file, *_write_classes(job, group, labels)]
 
 
 def _write_splits(job: ConversionJob, group: Group, codes: np.ndarray) -> list[Path]:

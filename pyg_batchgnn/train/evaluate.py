@@ -289,7 +289,8 @@ def rows_at(
     """Yields the rows of some nodes of a type, from sampled neighbours not later than ``time``;
     collective. Each rank yields its own minibatches, after one item without nodes."""
     yield EmbeddedNodes(torch.empty(0, dtype=torch.int64), torch.empty(0, columns))
-    for batch in evaluated(network, graph.moment_loader(node_type, nodes, time)):
+    loader = graph.evaluation_loader(nodes, node_type, torch.full((len(nodes),), time))
+    for batch in evaluated(network, loader):
         reached = batch.nodes_of(node_type)
         seeds = reached.node[: reached.nodes_per_hop[0]]
         if len(seeds):

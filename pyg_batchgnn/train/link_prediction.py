@@ -120,9 +120,7 @@ class LinkPredictRequest:
     #: or [n], or Parquet or CSV with keys. All ranks see it
     ids: Path
     top: int | None = None  # best partners per node; None scores the pairs
-    #: in a run with ``time_attr``: the time of the scores, an integer or a date such as
-    #: "2024-03-01"; None is the latest time in the data
-    at: str | None = None
+    at: str | None = None  # the time of the scores, as in an `EmbedRequest`
 
 
 @dataclass(frozen=True)
@@ -137,9 +135,14 @@ def predict_links(request: LinkPredictRequest, ranks: Ranks) -> LinkPredictSumma
     """Writes scores of pairs, or the best partners of nodes, to a new folder; collective. The
     folder appears when it is complete.
 
+    >>> restore = RestoreRequest(Path("runs/links"))
+    >>> with restore.join() as ranks:
+    ...     predict_links(LinkPredictRequest(restore, Path("out"), Path("pairs.npy")), ranks).rows
+    2
+
     Files: pairs.npy [P, 2] and scores.npy [P]; with ``request.top`` node_ids.npy [n], partners.npy
-    and scores.npy [n, top]; META.json; predictions.parquet if the data set has keys. ``ranks``: all
-    ranks of the job, each with the same request. Raises errors like `predict_nodes`.
+    and scores.npy [n, top]; META.json; predictions.parquet if the data set has keys. The rest is as
+    in `predict_nodes`.
     """
     given: dict[str, Any] = {"ids": str(request.ids), "top": request.top, "at": request.at}
     run = restored_for(request.restore, request.out, ranks, **given)
@@ -166,10 +169,7 @@ def predict_links(request: LinkPredictRequest, ranks: Ranks) -> LinkPredictSumma
     with appearing_whole(request.out, ranks) as temporary:
         name = "pairs" if request.top is None else "node_ids"
         arrays = PredictionArrays(temporary, len(ids), ranks, {name: ids})
-        if at is None:
-            _fill(arrays, run, ids, request.top, ranks)
-        else:
-            _fill_at(arrays, run, ids, request.top, at, targets, ranks)
+        _fill(arrays, run, ids, request.top, at, targets, ranks)
         arrays.flush()
 
         def write() -> None:
@@ -187,48 +187,43 @@ def predict_links(request: LinkPredictRequest, ranks: Ranks) -> LinkPredictSumma
     return LinkPredictSummary(len(ids), run.epoch)
 
 
-def _fill(arrays: PredictionArrays, run: RestoredLinkRun, ids: Tensor, top: int | None, ranks: Ranks) -> None:
-    rows = embed_all(run.network, run.graph)
-    own = rows.own(run.predicted.relation[0])
-    if top is None:
-        source, target = ids.t().contiguous()
-        found = own.find(source)
-        scorer = PairScorer(run.network, rows, run.task.columns, ranks)
-        scores = scorer.scores(own, found.row, target[found.position])
-        arrays.add(found.position, {"scores": scores}, scores)
-        return
-    nodes = own.find(ids)
-    best = find_partners(run.network, rows, nodes.row, top)
-    arrays.add(nodes.position, {"partners": best.partners, "scores": best.scores}, best.scores)
-
-
-def _fill_at(
+def _fill(
     arrays: PredictionArrays,
     run: RestoredLinkRun,
     ids: Tensor,
     top: int | None,
-    at: int,
+    at: int | None,
     targets: Tensor,
     ranks: Ranks,
 ) -> None:
-    """Like `_fill` for the time ``at``, from sampled neighbours. ``targets``: [m] int64, the nodes
-    of the target type that exist at that time."""
-    if top is None:
+    """Computes the arrays, with a time ``at`` from sampled neighbours. ``targets``: [m] int64, the
+    nodes of the target type that exist at that time."""
+    source_type, _, target_type = run.predicted.relation
+    if top is None and at is not None:
         times = torch.full((len(ids),), at)
         loader = run.graph.link_loader(run.predicted, ids.t(), times, excludes=False)
         for positions, scores in score_pairs(run.network, loader):
             arrays.add(positions, {"scores": scores.float()}, scores)
-        return
-    source_type, _, target_type = run.predicted.relation
-    nodes = ids.unique() if source_type != target_type else torch.cat([ids, targets]).unique()
-    found = {
-        name: _joined(rows_at(run.network, run.graph, name, some, at, run.task.columns))
-        for name, some in {target_type: targets, source_type: nodes}.items()
-    }
-    rows = SampledRows(found, targets, ranks.training)
-    own = rows.own(source_type).find(ids)
-    best = find_partners(run.network, rows, own.row, top)
-    arrays.add(own.position, {"partners": best.partners, "scores": best.scores}, best.scores)
+    elif top is None:
+        rows = embed_all(run.network, run.graph)
+        own, (source, target) = rows.own(source_type), ids.t().contiguous()
+        found = own.find(source)
+        scorer = PairScorer(run.network, rows, run.task.columns, ranks)
+        scores = scorer.scores(own, found.row, target[found.position])
+        arrays.add(found.position, {"scores": scores}, scores)
+    else:
+        if at is None:
+            held: EmbeddedRows | SampledRows = embed_all(run.network, run.graph)
+        else:
+            nodes = ids.unique() if source_type != target_type else torch.cat([ids, targets]).unique()
+            of_types = {
+                name: _joined(rows_at(run.network, run.graph, name, some, at, run.task.columns))
+                for name, some in {target_type: targets, source_type: nodes}.items()
+            }
+            held = SampledRows(of_types, targets, ranks.training)
+        found = held.own(source_type).find(ids)
+        best = find_partners(run.network, held, found.row, top)
+        arrays.add(found.position, {"partners": best.partners, "scores": best.scores}, best.scores)
 
 
 def _joined(pieces: Iterable[EmbeddedNodes]) -> EmbeddedNodes:

@@ -240,9 +240,10 @@ def predict_nodes(request: PredictRequest, ranks: Ranks) -> PredictSummary:
     """Writes predictions of nodes or edges to a new folder; collective. The folder appears when it
     is complete.
 
-    >>> restore = RestoreRequest(Path("runs/first"))  # doctest: +SKIP
-    >>> with restore.join() as ranks:  # doctest: +SKIP
-    ...     done = predict_nodes(PredictRequest(restore, Path("predictions"), "test"), ranks)
+    >>> restore = RestoreRequest(Path("runs/first"))
+    >>> with restore.join() as ranks:
+    ...     predict_nodes(PredictRequest(restore, Path("predictions"), "test"), ranks).nodes
+    108
 
     Files: node_ids.npy or edge_ids.npy [n], predictions.npy, and as the task and the request have
     them, probabilities.npy and embeddings.npy; META.json; predictions.parquet if the data set has
@@ -320,8 +321,7 @@ class EmbedRequest:
     restore: RestoreRequest  # the run, and how it is restored
     out: Path  # a new folder, which all ranks see
     node_types: tuple[str, ...] | None = None  # None: all types that the model embeds
-    #: in a run with ``time_attr``: the time of the embeddings, an integer or a date such as
-    #: "2024-03-01"; None is the latest time in the data
+    #: the time, with ``time_attr``: a number or "2024-03-01"; None is the latest in the data
     at: str | None = None
 
 
@@ -337,10 +337,15 @@ def embed_nodes(request: EmbedRequest, ranks: Ranks) -> EmbedSummary:
     """Writes the embeddings of all nodes of some types to a new folder; collective. The folder
     appears when it is complete.
 
+    >>> restore = RestoreRequest(Path("runs/first"))
+    >>> with restore.join() as ranks:
+    ...     embed_nodes(EmbedRequest(restore, Path("embeddings")), ranks).nodes
+    {'node': 500}
+
     Files: TYPE.npy [N, columns] float32, in the order of ids; META.json; TYPE.parquet if the data
     set has keys. A run on nodes gives the rows that its last layer reads, of the predicted type and
-    of the types of its in-neighbours; a run on links gives the rows that the decoder reads.
-    ``ranks``: all ranks of the job, each with the same request. Raises errors like `predict_nodes`.
+    of the types of its in-neighbours; a run on links gives the rows that the decoder reads. The
+    rest is as in `predict_nodes`.
     """
     with ranks.one_error():
         if request.restore.evaluation is EvaluationKind.SAMPLED:

@@ -222,7 +222,8 @@ class RunLog:
     """Sends the figures of a run to TensorBoard, MLflow or Weights & Biases. Scripts may use it
     too.
 
-    ``with RunLog("tensorboard", "runs/mine") as log: log.write({"loss": 0.3}, step=1)``
+    >>> with RunLog("tensorboard", "runs/mine") as log:
+    ...     log.write({"loss": 0.3}, step=1)
 
     ``kind``: "tensorboard", "mlflow" or "wandb"; None writes nothing. ``folder``: the run folder.
     TensorBoard's files lie in its folder ``tensorboard``. MLflow and Weights & Biases write where

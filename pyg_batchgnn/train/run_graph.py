@@ -282,15 +282,12 @@ class RunGraph(ABC):
         last, notes = self._last_minibatch(len(nodes), ranks, self.predicted.unit)
         return self._loader(nodes, last), notes
 
-    def evaluation_loader(self, nodes: Tensor) -> AnyLoader:
+    def evaluation_loader(
+        self, nodes: Tensor, node_type: str | None = None, times: Tensor | None = None
+    ) -> AnyLoader:
         """Returns a loader of nodes or edges, in order, with the evaluation fanout; collective.
         Minibatches are the same in every evaluation and on any number of ranks."""
-        return self._loader(nodes, None)
-
-    def moment_loader(self, node_type: str, nodes: Tensor, time: int) -> AnyLoader:
-        """Returns a loader of nodes [n] int64 of a type, as they are at ``time``, with the
-        evaluation fanout; collective."""
-        return self._loader(nodes, None, node_type, torch.full((len(nodes),), time))
+        return self._loader(nodes, None, node_type, times)
 
     def link_loader(
         self,

@@ -228,8 +228,8 @@ _HEADER = textwrap.TextWrapper(80, subsequent_indent=" " * 8, break_long_words=F
 def start_run(config: TrainConfig, path: Path | None, console: Console) -> RunOutcome:
     """Trains a model from the beginning, in a new run folder.
 
-    >>> config = assign(preset("p3"), ["run.dataset=cora", "run.epochs=2"])  # doctest: +SKIP
-    >>> start_run(config, Path("runs/first"), Console())  # doctest: +SKIP
+    >>> config = assign(preset("p3"), ["run.dataset=generated:nodes=500", "run.epochs=1"])
+    >>> start_run(config, Path("runs/new"), Console(quiet=True))
     <RunOutcome.FINISHED: 'finished'>
 
     ``path``: the new folder; None chooses ``runs/<dataset>-<model>-<n>``. ``console``: a rich
@@ -247,9 +247,13 @@ def start_run(config: TrainConfig, path: Path | None, console: Console) -> RunOu
 
 def resume_run(path: Path, changes: list[str], console: Console) -> RunOutcome:
     """Continues the run in the folder `path` from its checkpoint, in the middle of an epoch too. It
-    ends with the weights of a run that was never interrupted. ``changes``: fields to change, as
-    `assign` takes them. Only the first rank need see the folder, so the other ranks find how to
-    join in the "ranks." fields of ``changes`` alone. Raises errors like `start_run`."""
+    ends with the weights of a run that was never interrupted.
+
+    >>> resume_run(Path("runs/first"), ["run.epochs=2"], Console(quiet=True))
+    <RunOutcome.FINISHED: 'finished'>
+
+    ``changes``: fields to change, as `assign` takes them. Only the first rank need see the folder:
+    the others join by the "ranks." fields of ``changes``. Raises errors like `start_run`."""
     joining = [change for change in changes if change.startswith("ranks.")]
     with Ranks.join(assign(TrainConfig(), joining).ranks) as ranks:
         written = _read_written(ranks, path)

@@ -149,11 +149,6 @@ def test_values() -> None:
 # no memory.
 
 
-def mailboxes(ranks: int, timeout: float = 30.0) -> list[SharedMailbox]:
-    blocks = {rank: torch.zeros(block_bytes(ranks), dtype=torch.uint8) for rank in range(ranks)}
-    return [SharedMailbox(blocks, rank, timeout, lambda _: None) for rank in range(ranks)]
-
-
 def content(source: int, to: int, turn: int, room: int) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
     words = np.arange(NUMBERS + room // 8) * 3 + (turn << 20) + (source << 10) + to
     return words[:NUMBERS], words[NUMBERS:].view(np.uint8)
@@ -175,8 +170,10 @@ def test_messages_are_those_of_the_turn_whoever_is_slow(ranks: int) -> None:
                 assert np.array_equal(message.numbers, numbers), (rank, source, turn)
                 assert np.array_equal(message.room, room), (rank, source, turn)
 
+    blocks = {rank: torch.zeros(block_bytes(ranks), dtype=torch.uint8) for rank in range(ranks)}
+    mailboxes = [SharedMailbox(blocks, rank, 30.0, lambda _: None) for rank in range(ranks)]
     with ThreadPoolExecutor(ranks) as pool:
-        list(pool.map(run, range(ranks), mailboxes(ranks)))
+        list(pool.map(run, range(ranks), mailboxes))
 
 
 def test_ranks_that_can_share_no_memory_use_the_backend() -> None:

@@ -61,12 +61,13 @@ AT_ONCE = {"kill", "raise", "leave", "close", "barrier", "killed in the middle"}
 #: Tried with every backend and every mailbox: ranks on hosts of their own share no memory.
 WITH_ALL = {"kill", "raise", "close", *(f"{how}ed in the middle" for how in ("kill", "interrupt", "stopp"))}
 #: Like another one.
-ONLY_ALL = {"interrupt", "close", "other dtype", "stopped in the middle"}
+ONLY_ALL = {"interrupt", "close", "barrier", "other dtype", "stopped in the middle"}
 
 
 def _case(fault: tuple[str, str, str], backend: str, apart: bool) -> Any:
     marks = [needs_ccl] if backend == "ccl" else []
-    if fault[0] in ONLY_ALL or ((backend != "gloo" or apart) and fault[0] != "killed in the middle"):
+    usual = {("gloo", False), *([("ccl", True)] if fault[0] == "killed in the middle" else [])}
+    if fault[0] in ONLY_ALL or (backend, apart) not in usual:
         marks.append(all_only)
     return pytest.param(*fault, backend, apart, id=f"{fault[0]}-{backend}-{apart}", marks=marks)
 

@@ -145,11 +145,6 @@ def test_inconsistent_arrays_are_named(
     assert str(error.value).startswith(f"{folder / file}.npy: {array}: ") and fact in str(error.value)
 
 
-def meta_with(folder: Path, **changes: Any) -> None:
-    file = folder / "META.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
-
-
 #: What is done to an array's file, and what reading and verifying the folder say.
 DAMAGE: list[tuple[Callable[[Path], object], str, str]] = [
     (lambda file: cut_bytes(file, 3), "file is truncated", "file is truncated"),
@@ -192,7 +187,8 @@ def test_damage_to_any_array_is_named(
 )
 def test_bad_meta_is_named(tmp_path: Path, changes: dict[str, Any], fact: str) -> None:
     folder = write_folder(tiny_dataset(), tmp_path / "set")
-    meta_with(folder, **changes)
+    file = folder / "META.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
     with pytest.raises(DatasetError) as error:
         read_folder(folder)
     assert str(error.value).startswith(str(folder / "META.json")) and fact in str(error.value)

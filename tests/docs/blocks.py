@@ -27,13 +27,14 @@ from types import ModuleType
 import torch
 
 from tests.support.programs import quick_programs, real_programs
+from tests.support.tiers import ALL
 from tests.support.two_hosts import TwoHosts
 
 ROOT = Path(__file__).parents[2]
 RUNNABLE = {"python", "sh", "bash", "console"}
 OUTPUT = "text"
-#: The pages that a reader tries first. Their commands start as his do, which takes some seconds
-#: each. Those of the other pages are forks of one process.
+#: The pages that a reader tries first. In `make test-all` their commands start as his do, which
+#: takes some seconds each. Others are forks of one process.
 FIRST_PAGES = {"README.md", "docs/get-started.md"}
 #: A command may take this long on a busy machine.
 SECONDS = 400
@@ -114,7 +115,7 @@ class Page:
         ran = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", code],
             cwd=self._folder,
-            env=environment(quick=self._name not in FIRST_PAGES),
+            env=environment(quick=not ALL or self._name not in FIRST_PAGES),
             capture_output=True,
             text=True,
             timeout=SECONDS,
@@ -151,11 +152,8 @@ def is_shown(printed: str, shown: str) -> bool:
     if found is None:
         return False
     numbers = [text for line in shown.split("\n") for text in _NUMBER.findall(line)]
-    return all(_is_near(float(one), float(other)) for one, other in zip(found.groups(), numbers, strict=True))
-
-
-def _is_near(one: float, other: float) -> bool:
-    return abs(one - other) <= max(0.02, abs(other) / 50)
+    pairs = [(float(one), float(other)) for one, other in zip(found.groups(), numbers, strict=True)]
+    return all(abs(one - other) <= max(0.02, abs(other) / 50) for one, other in pairs)
 
 
 @contextlib.contextmanager

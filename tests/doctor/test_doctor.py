@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,14 +13,16 @@ import pytest
 from pyg_batchgnn.doctor import Finding, FindingState, as_json, as_table, findings, is_healthy
 from pyg_batchgnn.doctor.findings import Package
 from pyg_batchgnn.train.cli import main
+from tests.support.programs import quick_programs
 from tests.support.tiers import ALL
 
 
 def test_it_prints_what_works_here(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not ALL:  # this process has imported both
+    if not ALL:  # this process has imported both, and programs that exchange rows are forks
         monkeypatch.setattr(findings, "_import_error", lambda _: "")
+        monkeypatch.setattr(sys, "executable", quick_programs()["PYTHON_EXEC"])
     with pytest.raises(SystemExit) as ended:
         main(["doctor", "--json"])
     said = json.loads(capsys.readouterr().out)

@@ -40,7 +40,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_ctrl_c_ends_every_kind_of_loader() -> None:
     found = []
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.loader.job_interrupts", str(300 if ALL else 10)],
+        [sys.executable, "-m", "tests.loader.job_interrupts", str(300 if ALL else 6)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -436,7 +436,7 @@ def test_a_thousand_iterators_that_are_broken_off(make: str) -> None:
         del batches
         if number == 20:
             pinned = loader.stats().device.pinned_bytes
-    assert not _threads()
+    assert not [one.name for one in threading.enumerate() if one.name.startswith("macrobatch")]
     assert loader.stats().device.pinned_bytes <= max(pinned, 1 << 18) and loader._stage.rows.pool.in_use == 0
     del loader
     gc.collect()
@@ -446,10 +446,6 @@ def test_a_thousand_iterators_that_are_broken_off(make: str) -> None:
 def _fail(batches: Any) -> None:
     for _ in batches:
         raise StopError
-
-
-def _threads() -> list[str]:
-    return [one.name for one in threading.enumerate() if one.name.startswith("macrobatch")]
 
 
 def test_batches_that_are_kept_stay_as_they_are() -> None:

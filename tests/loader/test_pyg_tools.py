@@ -16,6 +16,7 @@ from torch_geometric.utils import to_torch_csr_tensor, trim_to_layer
 
 from pyg_batchgnn import MacrobatchNeighborLoader
 from tests.support.hetero_cases import CITES, REV_WRITES, WRITES, edges_of
+from tests.support.tiers import in_all
 
 COUNTS = {"paper": 50, "author": 30}
 NUMBERS = {CITES: 150, WRITES: 90, REV_WRITES: 90}
@@ -97,7 +98,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
     [
         ("typed_graph.py", "test accuracy", 0.8),
         ("link_prediction.py", "test ROC-AUC", 0.75),
-        ("tokens.py", "test accuracy", 0.8),
+        *in_all(("tokens.py", "test accuracy", 0.8)),
     ],
 )
 def test_an_example(script: str, score: str, least: float, capsys: pytest.CaptureFixture[str]) -> None:

@@ -133,7 +133,8 @@ def negatives_of(graph: str, links: Any, name: str) -> Any:
     if wanted is None:
         return None
     if name == "given":
-        return given_of(graph, links)
+        count = NODES if graph == "plain" else COUNTS[links[0][2]]
+        return torch.arange(2 * counts_of(links)).view(-1, 2) * 7 % count
     if "weighted" not in name:
         return wanted
 
@@ -145,11 +146,6 @@ def negatives_of(graph: str, links: Any, name: str) -> Any:
     if isinstance(links, Mapping):
         return {relation: weighted(relation) for relation in links}
     return weighted(None if graph == "plain" else links[0])
-
-
-def given_of(graph: str, links: Any) -> Any:
-    count = NODES if graph == "plain" else COUNTS[links[0][2]]
-    return torch.arange(2 * counts_of(links)).view(-1, 2) * 7 % count
 
 
 def arguments_of(setting: Mapping[str, Any]) -> dict[str, Any]:

@@ -143,11 +143,6 @@ def test_settings_and_resuming() -> None:
     assert_same(resumed, expected[5:])
 
 
-def sampled_pairs(batch: HeteroData, relation: Any) -> list[tuple[int, int]]:
-    ends = batch[relation].edge_index
-    return pairs(torch.stack([batch[relation[0]].n_id[ends[0]], batch[relation[2]].n_id[ends[1]]]))
-
-
 def test_reverse_edges_by_given_ids() -> None:
     edges = torch.tensor([[0, 1, 1, 0, 2], [1, 0, 0, 1, 0]])  # 0 and 2, 1 and 3 are each other's reverse
     data, paired = Data(edge_index=edges, num_nodes=3), torch.tensor([2, 3, 0, 1, -1])
@@ -178,7 +173,7 @@ def test_a_relation_without_a_reverse_is_an_error() -> None:
         make_links(index=KNOWS, exclude_seed_edges="reverse")
     batch = next(iter(make_links(index=KNOWS, exclude_seed_edges={KNOWS: KNOWS})))
     links = set(map(tuple, batch["user"].n_id[batch[KNOWS].edge_label_index].t().tolist()))
-    found = set(sampled_pairs(batch, KNOWS))
+    found = set(pairs(batch["user"].n_id[batch[KNOWS].edge_index]))
     assert found and not found & (links | {(target, source) for source, target in links})
     one_way = DATA.edge_type_subgraph([BUYS])
     with pytest.raises(ValueError, match="none from its target to its source: give True"):

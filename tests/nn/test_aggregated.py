@@ -130,7 +130,7 @@ def test_what_does_not_fit_is_refused() -> None:
         (lambda: sage(batch_cases()["induced subgraph"], x=mean), "an induced subgraph has no hops"),
         (lambda: nn.GAT(FEATURES, HIDDEN, 3, CLASSES)(carrying(minibatch, "mean")), "depends on the"),
         (lambda: GATConv(FEATURES, 4)(mean, minibatch), "depends on the edge"),
-        (lambda: SAGEConv(FEATURES, 4, aggr="max")(mean, minibatch), "by the maximum"),
+        (lambda: SAGEConv(FEATURES, 4, aggr="max")(mean, minibatch), "by 'max'"),
         (lambda: SAGEConv(FEATURES, 4, project=True)(mean, minibatch), "learned projection"),
         (
             lambda: GCNConv(FEATURES, 4)(

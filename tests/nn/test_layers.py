@@ -13,7 +13,7 @@ import torch_geometric.nn as pyg
 from torch import Tensor
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
-from pyg_batchgnn import SampledMinibatch, nn
+from pyg_batchgnn import SampledMinibatch, nn, ops
 from pyg_batchgnn.nn import (
     Aggregated,
     GCNConv,
@@ -74,10 +74,9 @@ def weighted(aggr: str) -> Pair:
 
 PAIRS: dict[str, Pair] = {
     "sage": sage(),
-    "sage, sum": sage(aggr="sum", bias=False),
-    "sage, max": sage(aggr="max"),
-    "sage, no root": sage(root_weight=False),
-    "sage, no root, max": sage(root_weight=False, aggr="max"),
+    "sage, add": sage(aggr="add", bias=False),
+    **{f"sage, {one}": sage(aggr=one, root_weight=False) for one in ops.REDUCTIONS},
+    "sage, max, root": sage(aggr="max"),
     "sage, project": sage(project=True),
     "sage, normalize": sage(normalize=True, aggr="add"),
     "graph": (None, lambda room: room.GraphConv(FEATURES, OUT)),
@@ -97,7 +96,7 @@ PAIRS: dict[str, Pair] = {
     "network of PyG's linear, mean": network(
         lambda: torch.nn.Sequential(pyg.Linear(3, FEATURES * OUT)), aggr="mean"
     ),
-    **{f"weights, {aggr}": weighted(aggr) for aggr in ("add", "mean", "max")},
+    **{f"weights, {aggr}": weighted(aggr) for aggr in ops.REDUCTIONS},
 }
 GCN: dict[str, Pair] = {
     name: (None, lambda room, options=options: room.GCNConv(FEATURES, OUT, **options))

@@ -45,14 +45,10 @@ class Stack(torch.nn.Module):
         return x
 
 
-def parameter_grads(module: torch.nn.Module) -> list[Tensor]:
-    return [parameter.grad.clone() for parameter in module.parameters() if parameter.grad is not None]
-
-
 def backward(module: torch.nn.Module, out: Tensor) -> list[Tensor]:
     module.zero_grad()
     out.float().square().sum().backward()
-    return parameter_grads(module)
+    return [parameter.grad.clone() for parameter in module.parameters() if parameter.grad is not None]
 
 
 def equal(one: list[Tensor], other: list[Tensor]) -> bool:

@@ -24,7 +24,7 @@ TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
 @fixed(60)
 @given(
     *(st.integers(0, 20), st.integers(0, 20), st.sampled_from([0, 1, 5, 60])),
-    *(st.sampled_from([0, 1, 7, 16, 33, 100, 104, 256, 300]), st.sampled_from(["sum", "mean", "max"])),
+    *(st.sampled_from([0, 1, 7, 16, 33, 100, 104, 256, 300]), st.sampled_from(list(ops.REDUCTIONS))),
     *(st.booleans(), st.sampled_from([torch.float32, torch.float64]), st.integers(0, 1000)),
 )
 def test_equals_the_obvious(
@@ -42,7 +42,7 @@ def test_equals_the_obvious(
     torch.manual_seed(seed)
     x = torch.randn(sources, columns, dtype=dtype).relu().requires_grad_()
     options: dict[str, Any] = {}
-    if weighted and reduce != "max":
+    if weighted and reduce in ops.SUMS:
         options = {
             "edge_weight": torch.rand(indices.numel(), dtype=dtype).requires_grad_(),
             "source_scale": torch.rand(sources, dtype=dtype),
@@ -86,7 +86,7 @@ def test_tables_are_converted_while_they_are_read(columns: int, dtype: torch.dty
     indptr, indices = graph(30, 40, 9)
     table = torch.randn(500, columns).to(dtype)
     row = torch.randint(500, (40,))
-    for reduce in ("sum", "mean", "max"):
+    for reduce in ops.REDUCTIONS:
         found = ops.aggregate(table, indptr, indices, row=row, reduce=reduce, out_dtype=torch.float32)
         assert torch.equal(found, ops.aggregate(table.float()[row], indptr, indices, reduce=reduce))
     wide = ops.aggregate(table, indptr, indices, row=row.int(), out_dtype=torch.float64)
@@ -115,7 +115,7 @@ def test_maxima_of_nan_and_infinity() -> None:
     assert torch.equal(found.nan_to_num(7.0, 8.0, -8.0), torch.tensor([[7.0, 1.0], [3.0, -8.0], [0.0, 0.0]]))
 
 
-@pytest.mark.parametrize("reduce", ["sum", "mean"])
+@pytest.mark.parametrize("reduce", ops.SUMS)
 def test_own_rows_beside_have_one_gradient(reduce: str) -> None:
     indptr, indices = graph(30, 40, 9)
     x = torch.randn(40, 17, dtype=torch.float64, requires_grad=True)
@@ -187,7 +187,7 @@ X = torch.ones(1, 2)
 @pytest.mark.parametrize(
     ("call", "error", "words"),
     [
-        (lambda: ops.aggregate(X, INDPTR, INDICES, reduce="min"), ValueError, "min"),
+        (lambda: ops.aggregate(X, INDPTR, INDICES, reduce="mul"), ValueError, "mul"),
         (lambda: ops.aggregate(X[0], INDPTR, INDICES), ValueError, "rows, columns"),
         (lambda: ops.aggregate(X.int(), INDPTR, INDICES), TypeError, "int32"),
         (lambda: ops.aggregate(X, INDPTR, INDICES, out_dtype=torch.float16), TypeError, "float16"),
@@ -198,7 +198,11 @@ X = torch.ones(1, 2)
         (lambda: ops.aggregate(X, INDPTR, INDICES, source_scale=X[0, :0]), ValueError, "source_scale"),
         (lambda: ops.aggregate(X, INDPTR, INDICES, target_scale=X[0, :0]), ValueError, "target_scale"),
         (lambda: ops.aggregate(X, INDPTR, INDICES, self_scale=X[0, :0]), ValueError, "self_scale"),
-        (lambda: ops.aggregate(X, INDPTR, INDICES, reduce="max", edge_weight=X[0]), ValueError, "maximum"),
+        (
+            lambda: ops.aggregate(X, INDPTR, INDICES, reduce="max", edge_weight=X[0]),
+            ValueError,
+            "max.*sum and mean",
+        ),
         (
             lambda: ops.aggregate(X.clone().requires_grad_(), INDPTR, INDICES, row=INDICES),
             ValueError,
@@ -244,7 +248,7 @@ def edges(seed: int, count: int, targets: int = 4, sources: int = 9) -> ops.InEd
     return ops.build_csc(ends, targets, sources)
 
 
-@pytest.mark.parametrize("reduce", ["sum", "mean", "max"])
+@pytest.mark.parametrize("reduce", ops.REDUCTIONS)
 @pytest.mark.parametrize("counts", [(12, 15), (12, 0), (0, 0)])
 @pytest.mark.parametrize("used", [(True, True, True), (False, True, True), (True, False, False)])
 def test_relations_read_one_after_the_other(

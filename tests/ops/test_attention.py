@@ -22,7 +22,7 @@ from tests.support.reference_attention import (
     reference,
     slot_edges,
 )
-from tests.support.tiers import every_level, examples
+from tests.support.tiers import each, every_level, examples
 
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
 
@@ -177,6 +177,7 @@ def test_not_a_number_is_not_hidden() -> None:
         assert not case.run().out[0].isfinite().any()
 
 
+@each
 @pytest.mark.parametrize("by_target", [False, True])
 @pytest.mark.parametrize("grad", [False, True])
 def test_opcheck(grad: bool, by_target: bool) -> None:

@@ -223,7 +223,7 @@ def _calls() -> Calls:
     return {
         "aggregate": (ops.aggregate, {"x": x, **graph, "row": row}),
         "aggregate by edge": (ops.aggregate, {"x": x, **graph, "edge_weight": torch.ones(E)}),
-        "aggregate max": (ops.aggregate, {"x": x, **graph, "reduce": "max"}),
+        **{f"aggregate {one}": (ops.aggregate, {"x": x, **graph, "reduce": one}) for one in ops.REDUCTIONS},
         "aggregate_with_targets": (ops.aggregate_with_targets, {"x": x, **graph}),
         "attention": (ops.attention, {"x": x, **graph, "source_weight": weight, "row": row, "node": row}),
         "transpose": (ops.transpose, {**graph, "num_sources": N}),
@@ -274,8 +274,7 @@ def test_every_damaged_array_is_refused() -> None:
 
 #: Calls that read a table through ids: of edges, [3] of int64, or of one of the rows 0 to 3 each.
 READS: dict[str, Callable[[Tensor, Tensor, Tensor], Any]] = {
-    "sum": lambda x, indptr, ids: ops.aggregate(x, indptr, ids),
-    "max": lambda x, indptr, ids: ops.aggregate(x, indptr, ids, reduce="max"),
+    **{one: lambda *given, one=one: ops.aggregate(*given, reduce=one) for one in ops.REDUCTIONS},
     "weights": lambda x, indptr, ids: ops.aggregate(
         x, indptr, ids, edge_weight=torch.ones(3).requires_grad_()
     ),

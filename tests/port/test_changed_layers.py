@@ -333,7 +333,7 @@ def _cases() -> Iterator[Any]:
     """Every change in every place. `make test` has all on a layer alone, and some elsewhere."""
     for number, change in enumerate(CHANGES):
         for at, place in enumerate(PLACES):
-            yield from [(place, change)] if at == 0 or number % 8 == at else in_all((place, change))
+            yield from [(place, change)] if at == 0 or number % 12 == at else in_all((place, change))
 
 
 @each

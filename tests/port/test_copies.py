@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,8 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
-from pyg_batchgnn.port import encoded_rows
+from pyg_batchgnn.port import encode_once, encoded_rows
+from pyg_batchgnn.port.structure import KnownNodes
 from tests.support.ported_models import GRAPH
 from tests.support.random_models import FEATURES, WIDTH
 from tests.support.random_typed_models import TYPED
@@ -103,7 +105,6 @@ class Typed(torch.nn.Module):
 
 @pytest.mark.parametrize("export", [*in_all("pyg"), "native"])
 def test_rows_and_gradients_of_typed_batches(export: str) -> None:
-    torch.manual_seed(0)
     ours, plain = pair(Typed())
     for batch, other in zip(typed_batches(), typed_batches(export), strict=True):
         ids = {} if export == "pyg" else {"n_id_dict": batch.n_id_dict}
@@ -133,7 +134,6 @@ class Plain(torch.nn.Module):
 
 
 def test_links() -> None:
-    torch.manual_seed(0)
     ours, plain = pair(Plain())
     links = GRAPH.edge_index[:, :30]
     for batch in MacrobatchLinkNeighborLoader(plain_data(), [4, 3], links, neg_sampling="binary", **OPTIONS):
@@ -144,7 +144,6 @@ def test_links() -> None:
 
 def test_rows_that_differ_between_copies() -> None:
     """A script changed an attribute of one copy, or takes a gradient of them."""
-    torch.manual_seed(0)
     ours, plain = pair(Plain())
     for batch in plain_batches():
         with torch.no_grad():
@@ -169,7 +168,6 @@ def test_rows_that_differ_between_copies() -> None:
     ],
 )
 def test_functions_that_look_at_other_rows(encode: Any, shares: bool) -> None:
-    torch.manual_seed(0)
     ours, plain = pair(Plain(encode))
     for batch in plain_batches():
         assert_as_plain(ours, plain, ours(batch), plain(batch.x, batch.edge_index)[: batch.batch_size])
@@ -177,7 +175,6 @@ def test_functions_that_look_at_other_rows(encode: Any, shares: bool) -> None:
 
 
 def test_batch_norms_see_all_copies() -> None:
-    torch.manual_seed(0)
     ours, plain = pair(Plain(norm=torch.nn.BatchNorm1d(WIDTH)))
     for batch in plain_batches():
         given = batch.x, batch.edge_index
@@ -197,7 +194,6 @@ def test_dropout(share: bool) -> None:
             h = self.lin(x)
             return F.dropout(h, 0.5, self.training) + 0 * super().forward(x, edge_index)
 
-    torch.manual_seed(0)
     ours, plain = pair(Rows(), share_dropout=share)
     for batch, other in zip(plain_batches(), plain_batches("native"), strict=True):
         found, whole = ours(other).detach(), plain.lin(batch.x)[: batch.batch_size].detach()
@@ -211,3 +207,92 @@ def test_dropout(share: bool) -> None:
         assert encoded_rows(ours) == distinct(batch)
     ours.eval()
     assert_close(ours(batch), plain.eval()(batch.x, batch.edge_index)[: batch.batch_size])
+
+
+@pytest.mark.parametrize("export", ["pyg", "native"])
+@pytest.mark.parametrize(("model", "make"), [(Typed, typed_batches), (Plain, plain_batches)])
+def test_each_node_is_encoded_once(model: Any, make: Any, export: str) -> None:
+    ours, plain = (one.eval() for one in pair(model()))
+    seen: dict[Any, set[int]] = {}
+    every = list(zip(make(), make(export), strict=True))
+    for budget in (None, 1):  # in memory, and in files
+        with torch.no_grad(), encode_once(ours, budget) as encoded:
+            for batch, other in (*every, *every[:1]):
+                typed = isinstance(batch, HeteroData)
+                ids = {"n_id_dict": batch.n_id_dict} if typed and export == "native" else {}
+                wanted = plain.of(batch) if typed else plain(batch.x, batch.edge_index)[: batch.batch_size]
+                assert_close(ours(other, **ids), wanted, 1e-12)
+                for store in batch.node_stores:
+                    seen.setdefault(store._key, set()).update(store.n_id.tolist())
+        assert encoded == {name: len(ids) for name, ids in seen.items()}
+    with encode_once(ours) as encoded:  # gradients are enabled
+        ours(other, **ids)
+    assert encoded == {} and found_in(ours).reasons == []
+
+
+class Scaled(Plain):
+    """Divides by what differs between batches, by a number and by a tensor that is no parameter."""
+
+    number, tensor, by_batch, by_count = 1.0, torch.ones(1, dtype=DOUBLE), False, False
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        x = x / x.mean(dim=0) if self.by_batch else x
+        x = x / (x.size(0) * 2) if self.by_count else x
+        return super().forward(x * self.number * self.tensor, edge_index)
+
+
+def replace_parameters(model: Any, _: Any) -> None:
+    values = torch.nn.utils.parameters_to_vector(model.parameters()) * 2
+    torch.nn.utils.vector_to_parameters(values, model.parameters())
+
+
+@pytest.mark.parametrize(
+    ("change", "again"),
+    [
+        (lambda *_: None, False),
+        (lambda _, batch: batch.x.numpy().__setitem__(batch.n_id == batch.n_id[0], 7.0), True),
+        (lambda model, _: model.lin.weight.mul_(2), True),
+        (replace_parameters, True),
+        (lambda model, _: setattr(model, "number", 3.0), True),
+        (lambda model, _: setattr(model, "number", model.number + 3.0), True),
+        (lambda model, _: setattr(model, "tensor", model.tensor * 2), True),
+        (lambda model, _: model.tensor.mul_(2), True),
+        (lambda model, _: setattr(model, "by_batch", True), True),
+        (lambda model, _: setattr(model, "by_count", True), True),
+    ],
+)
+def test_what_changes_is_encoded_again(change: Any, again: bool) -> None:
+    ours, plain = (one.eval() for one in pair(Scaled()))
+    with torch.no_grad(), encode_once(ours) as encoded:
+        for _ in range(3):
+            for batch in plain_batches():
+                before = dict(encoded)
+                ours(batch)
+                for model in (ours, plain):
+                    change(model, batch)
+                assert_close(ours(batch), plain(batch.x, batch.edge_index)[: batch.batch_size], 1e-12)
+        assert again or encoded == before
+    assert found_in(ours).reasons == []
+
+
+def test_masks_of_dropout_are_drawn_for_each_batch() -> None:
+    ours, _ = pair(Plain(lambda x: F.dropout(x + 1, 0.5)), share_dropout=True)
+    batch = plain_batches()[0]
+    with torch.no_grad(), encode_once(ours):
+        assert not torch.equal(ours(batch), ours(batch))
+
+
+def test_what_fails_is_forgotten_or_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, plain = (one.eval() for one in pair(Plain()))
+    first, second, *_ = plain_batches()
+    with torch.no_grad(), encode_once(ours) as encoded:
+        ours(first)
+        with monkeypatch.context() as patch, pytest.raises(SystemExit):
+            patch.setattr(KnownNodes, "keep", lambda *_: sys.exit())
+            ours(second)
+        before = dict(encoded)
+        assert_close(ours(second), plain(second.x, second.edge_index)[: second.batch_size], 1e-12)
+        assert encoded[None] == before[None] + second.n_id.unique().numel()
+    for model, budget, error in ((plain, None, TypeError), (ours, 0, ValueError)):
+        with pytest.raises(error), encode_once(model, budget):
+            pass

@@ -87,16 +87,15 @@ def edge_value(name: str, edges: int) -> Tensor:
 ALL = [pytest.param(name, label, id=f"{name}: {label}") for name, cases in CASES.items() for label in cases]
 
 
-def weigh_by_splines(x: Tensor, weight: Tensor, basis: Tensor, place: Tensor) -> Tensor:
-    return torch.einsum("ei,ekio,ek->eo", x, weight[place], basis)
-
-
 @pytest.fixture(autouse=True)
 def splines(monkeypatch: pytest.MonkeyPatch) -> None:
     """Puts operators edge by edge in the place of pyg-lib's, if that is not installed."""
     if spline_conv.spline_basis is None:
         monkeypatch.setattr(spline_conv, "spline_basis", lambda values, *_: (values, (3 * values).long()))
-        monkeypatch.setattr(spline_conv, "spline_weighting", weigh_by_splines)
+        monkeypatch.setattr(
+            *(spline_conv, "spline_weighting"),
+            lambda x, weight, basis, place: torch.einsum("ei,ekio,ek->eo", x, weight[place], basis),
+        )
 
 
 def made(case: Case, training: bool) -> Module:

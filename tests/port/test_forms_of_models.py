@@ -19,7 +19,7 @@ from torch import Tensor
 from torch_geometric.data import HeteroData
 
 from pyg_batchgnn import MacrobatchNeighborLoader
-from pyg_batchgnn.port import inference
+from pyg_batchgnn.port import accelerate, inference
 from tests.support.ported_models import CLASSES, FEATURES, GRAPH
 from tests.support.recorded_models import (
     HIDDEN,
@@ -258,3 +258,25 @@ def test_a_typed_batch_of_one_type() -> None:
         x, edges = batch["paper"].x, batch["paper", "cites", "paper"].edge_index
         assert_as_plain(ours, plain, ours(batch), plain(x, edges)[: batch["paper"].batch_size])
     assert_trimmed(ours, [1, 0])
+
+
+# Dicts of other kinds #############################################################################
+
+
+def test_dicts_of_other_kinds_are_taken_as_pyg_takes_them() -> None:
+    two = [("a", "to", "a"), ("b", "to", "a")]
+    rows = {"a": torch.randn(5, 4), "b": torch.randn(6, 4)}
+    edges: dict[Any, Tensor] = {one: torch.tensor([[0, 1, 4, 4], [0, 0, 1, 3]]) for one in two}
+    theirs = pyg.HeteroConv({one: pyg.SAGEConv((4, 4), 3) for one in two}, "sum")
+    ours = accelerate(copy.deepcopy(theirs))
+    sizes, few = {two[0]: (5, 5), two[1]: (6, 5)}, {two[0]: edges[two[0]]}
+    odd = ((rows, {**edges, "b": rows["b"]}), (edges, edges), (rows, edges, rows), (rows, few, sizes))
+    for given in (*odd, (rows, rows), (rows, rows, edges), (rows,), (rows, {}), ({}, edges)):
+        outcomes: list[Any] = []
+        for model in (theirs, ours):
+            try:
+                outcomes.append(model(*given).get("a"))
+            except Exception as error:
+                outcomes.append(type(error))
+        wanted, found = outcomes
+        assert torch.allclose(found, wanted, atol=1e-5) if isinstance(wanted, Tensor) else found == wanted

@@ -197,12 +197,6 @@ def typed_batches(seeds: str = ITEM, **options: Any) -> list[Any]:
     return list(loader)
 
 
-def timed_batches() -> list[Any]:
-    return typed_batches(
-        input_time=torch.arange(50, 74), time_attr="time", disjoint=True, temporal_strategy="uniform"
-    )
-
-
 @cache
 def link_batches() -> list[Any]:
     loader = MacrobatchLinkNeighborLoader(
@@ -311,7 +305,8 @@ class Columns(Module):
 
 
 def with_tables() -> list[Any]:
-    found = timed_batches()
+    options = {"time_attr": "time", "disjoint": True, "temporal_strategy": "uniform"}
+    found = typed_batches(input_time=torch.arange(50, 74), **options)
     for batch in found:
         for name in (USER, ITEM):
             batch[name].tf = SimpleNamespace(columns={"numbers": batch[name].x.clone()}, names=["a"])
@@ -356,7 +351,6 @@ EXAMPLES: dict[str, Example] = {
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_models_of_the_shapes_in_pygs_examples(name: str) -> None:
     example = EXAMPLES[name]
-    torch.manual_seed(0)
     model = example.make().double()
     with torch.no_grad():  # the widths are known from here on
         example.plain(model, example.given()[0].clone())

@@ -389,7 +389,6 @@ def test_a_part_of_another_model_is_captured_alone() -> None:
 
 @pytest.mark.parametrize("export", ["pyg", "native"])
 def test_autocast_in_bfloat16(export: str) -> None:
-    torch.manual_seed(0)
     ours, plain = pair(Options(), torch.float32)
     for batch, given in zip(
         batches(dtype=torch.float32), batches(dtype=torch.float32, export=export), strict=True

@@ -489,11 +489,11 @@ CHANGING = {"adds to input", "clamps input by function"}
 
 
 def _names() -> Iterator[Any]:
-    """All cases: `make test` has the first of each reason, and every fifth of those without."""
+    """All cases: `make test` has the first of each reason, and every eighth of those without."""
     places = Counted[Any]()
     for name, case in CASES.items():
         places[case.why] += 1
-        first = places[case.why] == 1 or (case.why is None and places[None] % 5 == 0)
+        first = places[case.why] == 1 or (case.why is None and places[None] % 8 == 0)
         yield from [name] if first else in_all(name)
 
 

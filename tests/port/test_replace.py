@@ -69,7 +69,10 @@ def test_parameters_and_keys_stay(name: str) -> None:
     kind_of(2).load_state_dict(model.state_dict())
 
 
-def test_the_report_names_what_was_replaced() -> None:
+def test_the_report_names_what_was_replaced(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", logger="pyg_batchgnn"):
+        accelerate(pyg.SAGEConv(4, 4))
+    assert "replaced the model (SAGEConv)" in caplog.text
     model = Net()
     report = report_of(model)
     found = " ".join(f"{one.name}:{one.kind}" for one in report.replaced)
@@ -101,6 +104,7 @@ def test_what_is_left_and_why() -> None:
     model.tenth.lin_r = torch.nn.Linear(8, 8, bias=False)
     model.eleventh = pyg.SAGEConv(8, 8)
     model.eleventh.register_propagate_forward_pre_hook(lambda *_: None)
+    model.network = pyg.NNConv(2, 4, torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.ReLU()))
     model.twelfth = pyg.SAGEConv(8, 8)
     model.twelfth.forward = lambda x, edge_index: x  # noqa: ARG005 (a stand-in)
     kinds = {name: type(module) for name, module in model.named_modules()}
@@ -118,6 +122,7 @@ def test_what_is_left_and_why() -> None:
         "tenth": "lin_r is a Linear, not PyG's Linear",
         "eleventh": "hooks on messages",
         "twelfth": "hooks",
+        "network": "ends in ReLU",
     }.items():
         assert words in found[name], name
         assert type(model.get_submodule(name)) is kinds[name]
@@ -193,14 +198,6 @@ def test_layers_that_read_features_of_edges(name: str) -> None:
     assert torch.allclose(ours(*given), wanted, atol=1e-12) and len(seen) == 1
 
 
-def test_edge_networks_that_are_left() -> None:
-    network = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Linear(8, 8), torch.nn.ReLU())
-    reports: list[Any] = []
-    accelerate(pyg.NNConv(2, 4, network), report=reports.append)
-    (left,) = reports[0].left
-    assert "ends in ReLU" in left.why
-
-
 def test_attention_that_only_pygs_transformer_layer_computes() -> None:
     """Edge features without a weight are added to the values, and errors are PyG's."""
     batch, columns = batch_of(2), 4
@@ -237,12 +234,6 @@ def test_errors_name_the_class_that_the_user_wrote() -> None:
         with pytest.raises(ValueError, match=kind.__name__) as caught:
             native.forward(made, aggregated, minibatch_of(2))
         assert "Accelerated" not in str(caught.value)
-
-
-def test_the_report_goes_to_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level("INFO", logger="pyg_batchgnn"):
-        accelerate(pyg.SAGEConv(4, 4))
-    assert "replaced the model (SAGEConv)" in caplog.text
 
 
 # Names, files and tracers #########################################################################

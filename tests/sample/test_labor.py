@@ -25,7 +25,7 @@ from pyg_batchgnn.sample import (
 from pyg_batchgnn.store import CscGraph, TimeOrder, WeightSums
 from tests.support.chi_square import assert_uniform, p_of_cells, p_of_joint, p_of_positions
 from tests.support.reference_sampler import GAMMA, WORD, fold_all, mix
-from tests.support.tiers import every_level, some
+from tests.support.tiers import each, every_level, some
 from tests.support.typed_graphs import DrawnSeeds, TypedCase, check_typed
 from tests.support.typed_reference import LABOR_TAG, ReferenceSeed
 
@@ -132,6 +132,7 @@ LISTS: dict[str, list[Ints]] = {
 
 
 @every_level
+@each
 @pytest.mark.parametrize("fanout", [1, 5, 100, 3000])
 @pytest.mark.parametrize("kind", LISTS)
 def test_lists(kind: str, fanout: int) -> None:

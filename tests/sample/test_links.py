@@ -18,7 +18,6 @@ from pyg_batchgnn.sample import (
     NegativePlan,
     NodePool,
     SeedEdges,
-    Seeds,
     links_key,
     negative_key,
 )
@@ -91,10 +90,6 @@ def pyg_start(
     return seen[0], seen[1], out.metadata
 
 
-def by_name(schema: Schema, seeds: Seeds) -> dict[str, list[int]]:
-    return {schema.node_types[number]: seeds.nodes[number].tolist() for number in seeds.types}
-
-
 PLANS = [None, ("binary", 1), ("binary", 0.5), ("binary", 2.5), ("triplet", 1), ("triplet", 3)]
 
 
@@ -116,7 +111,8 @@ def test_seeds_are_those_of_pyg(
         nodes = {"node": nodes}
     elif time is not None:
         time = torch.cat(list(time.values()))
-    assert by_name(schema, start.seeds) == {name: node.tolist() for name, node in nodes.items()}
+    seeds = {schema.node_types[number]: start.seeds.nodes[number].tolist() for number in start.seeds.types}
+    assert seeds == {name: node.tolist() for name, node in nodes.items()}
     assert start.seeds.key == links_key(schema, [links])
     (made,) = start.links
     for ours, theirs in zip(made.metadata, metadata, strict=True):

@@ -352,11 +352,6 @@ def test_weights_are_those_of_edges_where_nodes_have_the_attribute_too(hybrid: b
 LOOKED_UP, OWNERS = 9, 3
 
 
-def part_without_edges(owner: Tensor, order: Tensor, rank: int) -> Part:
-    graph = CscGraph.from_edge_index(torch.empty(2, 0, dtype=torch.int64), LOOKED_UP).typed
-    return part_in_order(graph, [order], book_of([owner], OWNERS), rank)
-
-
 @given(
     owner=st.lists(st.integers(0, OWNERS - 1), min_size=LOOKED_UP, max_size=LOOKED_UP).map(torch.tensor),
     shuffled=st.permutations(range(LOOKED_UP)).map(torch.tensor),
@@ -368,8 +363,9 @@ def test_nodes_are_found_in_any_order(
 ) -> None:
     before = torch.arange(LOOKED_UP) if ascends else shuffled
     order = before[torch.argsort(owner[before], stable=True)]
+    graph = CscGraph.from_edge_index(torch.empty(2, 0, dtype=torch.int64), LOOKED_UP).typed
     for rank in range(OWNERS):
-        part = part_without_edges(owner, order, rank)
+        part = part_in_order(graph, [order], book_of([owner], OWNERS), rank)
         own = part.node.tolist()
         found = OwnRowFinder(part).find(0, torch.tensor(asked, dtype=torch.int64))
         places = [at for at, node in enumerate(asked) if node in own]

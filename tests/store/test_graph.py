@@ -296,14 +296,6 @@ def data_of(edge_index: Any) -> Data:
     return Data(edge_index=edge_index, num_nodes=NODES)
 
 
-def csr_pair(edge_index: Tensor) -> Any:
-    return pair("csr", (pointers(by_source(edge_index)[0]), by_source(edge_index)[1]))
-
-
-def csc_pair(edge_index: Tensor) -> Any:
-    return pair("csc", (by_destination(edge_index)[0], pointers(edge_index[1])))
-
-
 #: How a graph is given, and the edge list that its edge ids are then positions in.
 FORMS: dict[str, tuple[Callable[[Tensor], Any], Callable[[Tensor], Tensor]]] = {
     "Data": (data_of, lambda e: e),
@@ -316,8 +308,8 @@ FORMS: dict[str, tuple[Callable[[Tensor], Any], Callable[[Tensor], Tensor]]] = {
     ),
     "stores, COO": (lambda e: pair("coo", (e[0], e[1])), lambda e: e),
     "stores, sorted COO": (lambda e: pair("coo", tuple(by_destination(e)), is_sorted=True), by_destination),
-    "stores, CSC": (csc_pair, by_destination),
-    "stores, CSR": (csr_pair, by_source),
+    "stores, CSC": (lambda ends: pair("csc", (by_destination(ends)[0], pointers(ends[1]))), by_destination),
+    "stores, CSR": (lambda ends: pair("csr", (pointers(by_source(ends)[0]), by_source(ends)[1])), by_source),
     "Data as both stores": (lambda e: (data_of(e), data_of(e)), lambda e: e),
 }
 

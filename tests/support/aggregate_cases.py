@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from pyg_batchgnn import ops
 from tests.support.accuracy import distance
 
 
@@ -36,9 +37,9 @@ def obvious(
     if source_scale is not None:
         message = message * source_scale[source, None]
     empty = x.new_zeros(targets, x.size(1))
-    if reduce == "max":
+    if reduce not in ops.SUMS:
         at = target[:, None].expand_as(message)
-        return empty.scatter_reduce(0, at, message, "amax", include_self=False)
+        return empty.scatter_reduce(0, at, message, f"a{reduce}", include_self=False)
     out = empty.index_add(0, target, message)
     if reduce == "mean":
         out = out / indptr.diff().clamp(min=1)[:, None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ import torch_geometric.nn as pyg
 from torch import Tensor
 from torch_geometric.data import Data
 
-from pyg_batchgnn import MacrobatchNeighborLoader, Minibatch
+from pyg_batchgnn import MacrobatchNeighborLoader, Minibatch, ops
 from pyg_batchgnn.port import AccelerationReport, accelerate
 
 FEATURES, HIDDEN, CLASSES = 6, 8, 5
@@ -111,7 +112,11 @@ MODELS: dict[str, Callable[[int], torch.nn.Module]] = {
     "gcn": lambda layers: model_of(pyg.GCN, layers),
     "gin": lambda layers: model_of(pyg.GIN, layers, train_eps=True),
     "gat": lambda layers: model_of(pyg.GAT, layers, heads=1, residual=True),
-    "sage, max, projected": lambda layers: model_of(pyg.GraphSAGE, layers, aggr="max", project=True),
+    **{
+        f"sage, {aggr}, projected": partial(model_of, pyg.GraphSAGE, aggr=aggr, project=True)
+        for aggr in ops.REDUCTIONS
+        if aggr not in ops.SUMS
+    },
     "sage, batch norm": lambda layers: model_of(pyg.GraphSAGE, layers, norm="batch_norm"),
     "gin, batch norm": lambda layers: model_of(pyg.GIN, layers, norm="batch_norm"),
     "gcn, act first": lambda layers: model_of(pyg.GCN, layers, norm="batch_norm", act_first=True),

@@ -17,7 +17,6 @@ from torch_geometric.data import Data
 from pyg_batchgnn import MacrobatchNeighborLoader
 from pyg_batchgnn.port import accelerate
 from pyg_batchgnn.port.call import Graph
-from pyg_batchgnn.port.program import is_convolution
 from tests.support.ported_models import CLASSES, FEATURES, GRAPH, stirred
 
 #: Seeds with duplicates and isolated nodes. The last batch is smaller.
@@ -134,12 +133,9 @@ class Found:
     @property
     def hops(self) -> list[list[int]]:
         """The hops of the rows that each convolution computes, of each program."""
-        return [
-            [part.hops for step in program.steps if is_convolution(step) for part in step.parts or [step]
-             if part.call.message_passing is not None]
-            for one in self.graphs
-            for program in one.programs.values()
-        ]  # fmt: skip
+        programs = (program for one in self.graphs for program in one.programs.values())
+        parts = ([part for step in one.steps for part in step.parts or [step]] for one in programs)
+        return [[part.hops for part in each if part.call.message_passing] for each in parts]
 
 
 def found_in(model: Any) -> Found:

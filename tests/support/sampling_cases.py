@@ -74,14 +74,10 @@ def random_coo(draw: st.DrawFn) -> Coo:
     return Coo(torch.from_numpy(np.stack([sources, destinations])).to(dtype), num_nodes)
 
 
-def coo_graphs() -> st.SearchStrategy[Coo]:
-    return st.one_of(small_coo(), random_coo())
-
-
 @st.composite
 def csc_graphs(draw: st.DrawFn) -> Csc:
     """Draws graphs in CSC form: without edge ids, with a permutation, or with repeated ids."""
-    coo = draw(coo_graphs())
+    coo = draw(st.one_of(small_coo(), random_coo()))
     indptr, indices, edge_ids = coo.lists()
     shared_by = draw(st.sampled_from([None, 1, 2]))
     ids = None

@@ -22,12 +22,10 @@ from pyg_batchgnn.train.checkpoint import Checkpoint, parse_values, save_values
 from pyg_batchgnn.train.config.table import ModelConfig, RunConfig, SamplingConfig
 from pyg_batchgnn.train.config.train_config import TrainConfig
 from pyg_batchgnn.train.evaluate import infer
-from pyg_batchgnn.train.job import TrainingJob
 from pyg_batchgnn.train.link_prediction import BestPartners, best_columns
 from pyg_batchgnn.train.network import ModelInputs, build_network
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.run_folder import RunFolder
-from pyg_batchgnn.train.tasks import Evaluation
 from tests.support.launched_runs import assert_ended, launch
 from tests.support.ranks import run_ranks
 from tests.support.tiers import examples, in_all
@@ -42,16 +40,13 @@ def _config(**sampling: object) -> TrainConfig:
     )
 
 
-def _evaluation(job: TrainingJob, stop: bool = False) -> Evaluation | None:
-    return job.val.evaluate(Ranks.join(job.config.ranks), lambda: stop)
-
-
 def test_each_node_once_in_order(small_graph: Dataset) -> None:
     job, nothing = job_alone(_config(), small_graph), torch.empty(0, dtype=torch.int64)
     job.network.model.train()
     seen = [job.network.seeds(batch) for batch, _ in infer(job.network, job.val.loader)]
     assert torch.equal(torch.cat(seen), small_graph.split("val"))
-    assert _evaluation(job, stop=True) is None and job.network.model.training, "the mode is put back"
+    found = job.val.evaluate(Ranks.join(job.config.ranks), lambda: True)
+    assert found is None and job.network.model.training, "the mode is put back"
     none = replace(job.val, loader=job.graph.evaluation_loader(nothing))
     assert none.evaluate(Ranks.join(job.config.ranks)) is None
 

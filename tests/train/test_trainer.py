@@ -8,6 +8,7 @@ import math
 import os
 import signal
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,16 +52,16 @@ def folders(small_graph: Dataset, tmp_path_factory: pytest.TempPathFactory) -> d
     return {name: folder / name for name in ("labels", "values")}
 
 
-def _balanced(logits: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    return F.cross_entropy(logits, y, torch.tensor([1.0, 2.0, 3.0, 4.0]))
-
-
 @pytest.mark.parametrize(
     ("make", "task", "loss"),
     [
         (with_labels, TaskConfig(), lambda out, y: F.binary_cross_entropy_with_logits(out, y.float())),
         (with_values, TaskConfig(), F.mse_loss),
-        (lambda graph: graph, TaskConfig(class_weights=(1.0, 2.0, 3.0, 4.0)), _balanced),
+        (
+            lambda graph: graph,
+            TaskConfig(class_weights=(1.0, 2.0, 3.0, 4.0)),
+            partial(F.cross_entropy, weight=torch.tensor([1.0, 2.0, 3.0, 4.0])),
+        ),
     ],
     ids=["labels", "values", "class weights"],
 )

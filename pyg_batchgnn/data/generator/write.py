@@ -87,10 +87,10 @@ def generate_folder(
     piece_nodes: int = PIECE_NODES,
     progress: ProgressBar = ProgressBar.AUTO,
 ) -> Path:
-    """Makes a graph in a new folder, which `read_folder` maps and which may exceed memory. Returns
-    the folder.
+    """Makes a graph in a new folder, which `read_folder` maps and which may exceed memory.
 
-    >>> generate_folder(GeneratorSpec(nodes=10**8, half=1), "graphs/large")  # doctest: +SKIP
+    >>> generate_folder(GeneratorSpec(nodes=10**3, half=1), "graphs/new")
+    PosixPath('graphs/new')
 
     With a `GeneratorSpec`, memory peaks at about 32 * degree bytes per node of ``piece_nodes``, and
     the folder takes about twice the disk space of the finished edges meanwhile. With a

@@ -329,7 +329,11 @@ def _merge(base: T, values: Any, where: str) -> T:
     if not isinstance(values, Mapping):
         raise TrainError(f"{where.rstrip('.')} must be an object of fields, got {values!r}")
     hints = typing.get_type_hints(type(base))
-    values = _without_removed(values, where)
+    for name, (default, sentence) in _REMOVED.items():
+        key = name.removeprefix(where)
+        if name.startswith(where) and values.get(key, default) != default:
+            raise TrainError(f"{name} is {values[key]}: {sentence}")
+    values = {key: value for key, value in values.items() if f"{where}{key}" not in _REMOVED}
     unknown = [f"{where}{key}" for key in values if key not in hints]
     if unknown:
         known = ", ".join(f"{where}{name}" for name in hints)
@@ -342,14 +346,6 @@ def _merge(base: T, values: Any, where: str) -> T:
         else:
             changes[key] = _convert(value, hints[key], f"{where}{key}")
     return dataclasses.replace(base, **changes)  # type: ignore[type-var]
-
-
-def _without_removed(values: Mapping[str, Any], where: str) -> Mapping[str, Any]:
-    for name, (default, sentence) in _REMOVED.items():
-        key = name.removeprefix(where)
-        if name.startswith(where) and values.get(key, default) != default:
-            raise TrainError(f"{name} is {values[key]}: {sentence}")
-    return {key: value for key, value in values.items() if f"{where}{key}" not in _REMOVED}
 
 
 def _convert(value: Any, hint: Any, where: str) -> Any:

@@ -15,6 +15,7 @@ from pyg_batchgnn import nn
 from pyg_batchgnn.data import Schema
 from tests.support.accuracy import assert_as_pygs
 from tests.support.ported_models import stirred
+from tests.support.tiers import each
 from tests.support.typed_layers import CITES, SCHEMA, rows_of, typed_cases, typed_minibatch, with_tables
 
 CASES = typed_cases()
@@ -85,6 +86,7 @@ def test_a_graph_held_whole(name: str, aggr: str) -> None:
     assert_as_pygs(ours, pygs, call, call, *x.values())
 
 
+@each
 @pytest.mark.parametrize(
     ("case", "dtype"),
     [("two types", torch.float64), ("all neighbours", torch.float32), ("induced", torch.float64)],
