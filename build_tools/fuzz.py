@@ -72,8 +72,6 @@ VALUES = json.loads("""[null, true, -1, 0, 1, 7, 2147483648, 9223372036854775808
     "../x", "/etc/passwd", "a\\nb", "\\u0000", "float32", "object", "auto", "time", "1GiB", "1,2", "id",
     "🙂", "l.*.csv", "none", [], {}, [[]], [-1], [4611686018427387904], ["id", "id"], [1, 1, 1], {"a": 1}]""")
 WORDS = b'<f4 <i8 <u8 >i8 |O <U1 True (- 9 0 " [ = } , . \xff'.split()
-
-
 Choices = atheris.FuzzedDataProvider
 
 

@@ -43,6 +43,7 @@ def global_state() -> Iterator[None]:
     threads, dtype, grad = torch.get_num_threads(), torch.get_default_dtype(), torch.is_grad_enabled()
     deterministic, products = torch.are_deterministic_algorithms_enabled(), current_products()
     rng, python_rng, numpy_rng = torch.get_rng_state(), random.getstate(), np.random.get_state()
+    torch.manual_seed(0)  # so that no test depends on what ran before it
     with warnings.catch_warnings():
         yield
     torch.set_num_threads(threads)

@@ -13,13 +13,7 @@ from pyg_batchgnn.data.check import check_node_counts
 from pyg_batchgnn.data.dataset import Dataset
 from pyg_batchgnn.data.files.durable import begin_folder, new_file, rename_whole, sync_tree, writing
 from pyg_batchgnn.data.files.npy import write_tensor
-from pyg_batchgnn.data.meta import (
-    FOLDERS,
-    SPLITS_FOLDER,
-    Meta,
-    arrays_of,
-    write_meta,
-)
+from pyg_batchgnn.data.meta import FOLDERS, SPLITS_FOLDER, Meta, arrays_of, write_meta
 from pyg_batchgnn.data.pyg import as_dataset
 
 if TYPE_CHECKING:

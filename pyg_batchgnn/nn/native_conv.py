@@ -184,7 +184,8 @@ class NativeConv(MessagePassing):
     def __setattr__(self, name: str, value: Any) -> None:
         if name != "training":
             self.__dict__.pop(_KEY, None)
-        if name == "aggr_module" and not isinstance(value, torch.nn.Module | None):
+        odd = name == "aggr" and isinstance(value, list) and not "".join(one[:1] for one in value).isalpha()
+        if odd or (name == "aggr_module" and not isinstance(value, torch.nn.Module | None)):
             raise TypeError(f"aggr must be the name of an aggregation or a module of PyG's, got {value!r}")
         super().__setattr__(name, value)
 
@@ -242,11 +243,10 @@ def _reason_of_bias(conv: MessagePassing) -> str | None:
 def _reason_of(part: torch.nn.Module, name: str) -> str | None:
     """Returns why a part must be called, or None. PyG's own hook for lazy widths is allowed."""
     lazy = hasattr(part, "_hook") and is_uninitialized_parameter(getattr(part, "weight", None))
-    own = vars(part)
     found = (part._forward_hooks, part._backward_hooks, part._backward_pre_hooks)
-    if any(found) or len(part._forward_pre_hooks) > (1 if lazy else 0) or "forward" in own:
+    if any(found) or len(part._forward_pre_hooks) > (1 if lazy else 0) or "forward" in vars(part):
         return f"{name} has hooks"
-    return f"{name} has a method reduce of its own" if "reduce" in own else None
+    return f"{name} has a method reduce of its own" if "reduce" in vars(part) else None
 
 
 def positive(name: str, value: Any) -> int:

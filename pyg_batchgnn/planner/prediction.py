@@ -28,7 +28,6 @@ from pyg_batchgnn.planner.workload import (
     row_bytes,
     sizes,
 )
-from pyg_batchgnn.sample import ALL_NEIGHBORS
 
 #: Bytes per training node that a loader keeps, and per in-edge to choose rows of a feature cache.
 _SEED, _CHOOSING = 40, 28
@@ -116,7 +115,7 @@ def _messages(work: Workload, means: MinibatchMeans) -> list[float]:
     """Returns by hop the bytes of requests and responses: ids, edge counts by node and relation."""
     return [
         (means.asked[hop] + means.answered[hop]) * work.id_bytes
-        + means.sections[hop] * (1 if ALL_NEIGHBORS != work.fanouts[hop] < 256 else 4)
+        + means.sections[hop] * (1 + (fanout > 255) if 0 <= (fanout := work.fanouts[hop]) < 65_536 else 4)
         for hop in range(work.first_relay, len(means.asked))
     ]
 

@@ -16,15 +16,7 @@ from torch.utils.weak import WeakIdRef
 from pyg_batchgnn import nn, ops
 from pyg_batchgnn.port import foreign, rules
 from pyg_batchgnn.port.batches import ArgumentTensor, Batch, Bound
-from pyg_batchgnn.port.capture import (
-    LIBRARIES,
-    Capture,
-    Captured,
-    CapturedFunction,
-    Miss,
-    axes_by_size,
-    run_graph,
-)
+from pyg_batchgnn.port.capture import LIBRARIES, Capture, Captured, CapturedFunction, Miss, run_graph
 from pyg_batchgnn.port.check import Trial, difference
 from pyg_batchgnn.port.execution import Frame
 from pyg_batchgnn.port.execution import run as run_program
@@ -263,7 +255,7 @@ class Call:
         if why:
             self._tracing.refuse(self._model, why)
             found = run_graph(captured, self.inputs(graph, inputs, ArgumentTensor.tensor), self._model)
-        known = axes_by_size(captured) if why else graph.recording.result
+        known = captured.axes_by_size() if why else graph.recording.result
         axes = [known.get(one) for one in captured.module.graph.output_node().args[0]]  # type: ignore
         self._tell_of_uncut(found, axes)
         return [first_rows(one, axis, self._bound) for one, axis in zip(found, axes, strict=True)]
@@ -289,7 +281,7 @@ class Call:
         except Refusal as refusal:
             wrong = refusal.reason
         captured.find(self.leaves)
-        tracing.result = list((axes_by_size(captured) if wrong else recording.result).values())
+        tracing.result = list((captured.axes_by_size() if wrong else recording.result).values())
         graph = captured.made = Graph(captured, recording, wrong=wrong)
         tracing.graphs.append(graph)
         if not wrong:
@@ -302,10 +294,8 @@ class Call:
         self._tracing.report(AccelerationReport(forward=report))
         slow = [one for one in report.calls if one.how == "all rows"]
         if slow:
-            one = slow[0]
-            more = f" and {len(slow) - 1} more" if len(slow) > 1 else ""
-            text = f"{report.name}.forward computes all rows at {one.place}{more}: {one.why}"
-            self._tracing.warn("rows", text)
+            where = f"{slow[0].place} and {len(slow) - 1} more" if slow[1:] else slow[0].place
+            self._tracing.warn("rows", f"{report.name}.forward computes all rows at {where}: {slow[0].why}")
 
     def _tell_of_statistics(self) -> None:
         norms = [name for name, one in self._model.named_modules() if rules.takes_row_statistics(one)]

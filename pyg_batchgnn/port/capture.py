@@ -70,6 +70,12 @@ class Captured:
             if isinstance(one.place, ArgumentTensor):
                 one.place = replace(one.place, value=None)
 
+    def axes_by_size(self) -> dict[torch.fx.Node, Axis]:
+        """Returns what the rows of each result tensor stand for, if their number's symbol tells."""
+        known = symbols(self)
+        nodes = (one for one in self.module.graph.nodes if one.target is RETURNED)
+        return {one: axis_of(one.meta.get("example_value"), known) for one in nodes}
+
     def __call__(self, *values: Any) -> Sequence[Any]:
         if now.run is None:
             raise Miss
@@ -135,19 +141,8 @@ def axis_of(value: Any, known: Mapping[str, Axis]) -> Axis:
     return known.get(str(value.shape[0]), WHOLE)
 
 
-def axes_by_size(captured: Captured) -> dict[torch.fx.Node, Axis]:
-    """Returns what the rows of each result tensor stand for, if their number's symbol tells."""
-    known = symbols(captured)
-    nodes = (one for one in captured.module.graph.nodes if one.target is RETURNED)
-    return {one: axis_of(one.meta.get("example_value"), known) for one in nodes}
-
-
 class _WrittenError(Exception):
-    """A ``forward`` that was to be captured writes to leaf modules; ``found`` has their ids."""
-
-    def __init__(self, found: set[int]) -> None:
-        super().__init__("it writes to layers")
-        self.found = found
+    """A ``forward`` that was to be captured writes to leaf modules. It has the set of their ids."""
 
 
 @dataclass
@@ -165,16 +160,19 @@ class Capture:
     written: set[int] = field(default_factory=set)
     #: the numbers of sizes that were computed, as expressions, and what they are in this call
     sizes: list[tuple[Any, Any]] = field(default_factory=list)
+    caught: bool = False  # the user's code caught an error
 
     def __post_init__(self) -> None:
         self.modules = {id(one): one for one in self.model.modules()}
 
     def watched(self) -> AbstractContextManager[None]:
-        """Notes TorchDynamo's expression for each size that the call computes or compares."""
+        """Notes errors, and the expressions of sizes that the call computes or compares."""
+        from torch._dynamo.symbolic_convert import InstructionTranslatorBase
         from torch._dynamo.variables.tensor import SymNodeVariable
         from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
         made, decided = SymNodeVariable.__init__, ShapeEnv.evaluate_sym_node
+        handled = InstructionTranslatorBase.exception_handler
 
         def make(variable: Any, proxy: Any, number: Any, **options: Any) -> None:
             made(variable, proxy, number, **options)
@@ -185,23 +183,33 @@ class Capture:
             self.sizes.extend([(found, node.hint)] if now.capture is self else ())
             return found
 
-        return leaves.in_place({(SymNodeVariable, "__init__"): make, (ShapeEnv, "evaluate_sym_node"): decide})
+        def handle(frame: Any, error: Any) -> None:
+            if now.capture is self:
+                self.caught |= not any(one in frame.f_code.co_filename for one in LIBRARIES)
+            handled(frame, error)
+
+        places = {(SymNodeVariable, "__init__"): make, (ShapeEnv, "evaluate_sym_node"): decide}
+        return leaves.in_place({**places, (InstructionTranslatorBase, "exception_handler"): handle})
 
     def check_writes(self) -> None:
         """Raises _WrittenError if ``forward`` writes to leaf modules or parts of them."""
         from torch._dynamo.symbolic_convert import InstructionTranslator
 
-        effects = InstructionTranslator.current_tx().output.side_effects
-        sources = [getattr(one, "source", None) for one in effects._get_modified_vars()]
-        changed = {id(self.place(one)) for one in sources if one is not None}
+        effects: Any = InstructionTranslator.current_tx().output.side_effects._get_modified_vars()
+        if self.caught:
+            raise Refusal("it catches an error, and PyTorch's tracer does not see when there is none")
+        for one in effects:
+            if type(one).__name__ == "UserDefinedClassVariable":
+                raise Refusal(f"it writes to {one.value}, which the tracer reads as it was before")
+            if type(one).__name__ == "RandomVariable" and one.source:
+                raise Refusal("it draws from a random.Random, whose state PyTorch's tracer does not see")
+        changed = {id(self.place(one.source)) for one in effects if getattr(one, "source", None)}
         found = set()
         for number, module in self.modules.items():
             if id(module._parameters) in changed:
                 raise Refusal(f"it writes to the parameters of a {rules.kind_of(module).__name__}")
-            parts = [
-                each for one in module.modules() for each in (one, one._parameters, one._buffers, vars(one))
-            ]
-            if leaves.kind_of_leaf(module) and not changed.isdisjoint(map(id, parts)):
+            parts = [(one, one._parameters, one._buffers, vars(one)) for one in module.modules()]
+            if leaves.kind_of_leaf(module) and any(id(each) in changed for part in parts for each in part):
                 found.add(number)
         if found - self.written:
             raise _WrittenError(found)
@@ -217,19 +225,20 @@ class Capture:
 
 
 #: What Dynamo does not guard, though it follows it.
-LIBRARIES = ("-packages/", f"{Path(__file__).parents[1]}/", f"{Path(os.__file__).parent}/")
+LIBRARIES = ("-packages/", "<frozen ", f"{Path(__file__).parents[1]}/", f"{Path(os.__file__).parent}/")
 _UNGUARDED = ("vars", "__dict__", "lru_cache", "cache_info", "environ", "getenv")
 
 
+#: The users' classes with methods that were captured. No guard notices that they got others.
+CALLED = set[type]()
 #: What may tell sizes of 0 from others without a decision by them.
 _BY_LAYOUT = {"is_contiguous", "stride", "guard_or_false", "guard_or_true", "statically_known_true"}
 
 
 def _check_code(capture: Capture) -> Collection[str]:
-    """Returns the names that the user's code reads. Raises Refusal if a value is read of which
-    TorchDynamo does not guard the changes."""
+    """Returns the names that the user's code reads. Raises Refusal for those without guards."""
     names: dict[str, str] = {}
-    files: set[str] = set()
+    users = set[types.CodeType]()
     for code in torch._guards.TracingContext.get_traced_code() or ():
         file = code.co_filename
         if file.endswith("/torch/nn/utils/stateless.py"):
@@ -237,19 +246,25 @@ def _check_code(capture: Capture) -> Collection[str]:
         if not any(one in file for one in LIBRARIES):
             place = f"{file.rsplit('/', 1)[-1]}:{code.co_firstlineno}"
             names.update(dict.fromkeys(code.co_names, place))
-            files.add(file)
+            users.add(code)
+    files = {one.co_filename for one in users}
     homes = [one for one in list(sys.modules.values()) if getattr(one, "__file__", None) in files]
+    kinds = {one for home in homes for one in vars(home).values() if isinstance(one, type)}
+    for kind in kinds:
+        methods = [one for base in kind.__mro__ for one in vars(base).values()]
+        CALLED.update({kind} if any(getattr(one, "__code__", None) in users for one in methods) else ())
     for name, place in names.items():
         if any(isinstance(vars(one).get(name), functools._lru_cache_wrapper) for one in homes):
             raise Refusal(f"{name} has a cache, which PyTorch's tracer does not know ({place})")
-    for name in _UNGUARDED:
-        if name in names:
-            raise Refusal(f"it reads {name}, whose changes PyTorch's tracer does not see ({names[name]})")
+        if name in _UNGUARDED:
+            raise Refusal(f"it reads {name}, whose changes PyTorch's tracer does not see ({place})")
     for module in capture.modules.values():
-        for name, value in vars(module).items():
-            if name in names and isinstance(value, collections.deque) and value.maxlen is not None:
-                what = f"the greatest length of the deque {name} ({names[name]})"
-                raise Refusal(f"PyTorch's tracer does not know {what}")
+        for name in names.keys() & vars(module).keys():
+            value: Any = vars(module)[name]
+            bounded = isinstance(value, collections.deque) and value.maxlen is not None
+            if bounded or (isinstance(value, collections.OrderedDict) and not name.endswith("_hooks")):
+                what = "greatest length of the deque" if bounded else "order of the OrderedDict"
+                raise Refusal(f"PyTorch's tracer does not know the {what} {name} ({names[name]})")
     return names
 
 
@@ -414,7 +429,7 @@ class CapturedFunction:
             inside = getattr(error, "inner_exception", None) or error.__cause__
             if not isinstance(inside, _WrittenError):
                 raise
-            capture.written |= inside.found
+            capture.written.update(*inside.args)
             return self._compiled(forward, capture.model, arguments)
 
 

@@ -153,9 +153,8 @@ def _captured(model: TracedModel, call: Call) -> CapturedFunction:
     reason = call.look(function, look, exact=True)
     if reason is None:
         return function
-    name = type(model).__name__
-    fact = f"inference computes {name} layer by layer, but its forward was not captured, because {reason}"
-    raise LayerwiseError(fact)
+    what = f"inference computes {type(model).__name__} layer by layer, but its forward was not captured"
+    raise LayerwiseError(f"{what}, because {reason}")
 
 
 def _four(row: Tensor) -> Tensor:
@@ -299,8 +298,7 @@ class _Layers:
             raise LayerwiseError(f"inference computes every row by itself, but {why} ({call.where})")
 
     def _name(self, number: int) -> TypeName:
-        axis = self._program.axes[number]
-        assert isinstance(axis, Nodes)
+        axis: Any = self._program.axes[number]
         return axis.name
 
     def _type(self, name: TypeName) -> str:
@@ -311,8 +309,7 @@ class _Layers:
 
     def step(self, level: int) -> nn.LayerStep:
         names = dict.fromkeys(name for name, _ in self._edge_values.values())
-        convs, weights = self.convs(level), self._weights(level)
-        return nn.LayerStep(convs, self._computing(level), list(names), weights)
+        return nn.LayerStep(self.convs(level), self._computing(level), list(names), self._weights(level))
 
     def _convolutions(self, level: int) -> Iterator[tuple[Any, Any, Relation]]:
         for call in (one for step in self._levels.get(level, []) for one in step.calls):
@@ -386,16 +383,14 @@ class _Layers:
         for number, one in zip(numbers, found, strict=True):
             self._values[number].columns[level] = begin, begin + one.size(1)
             begin += one.size(1)
-        if not found:
-            return otherwise[:, :0]
-        return found[0] if len(found) == 1 else torch.cat(found, dim=1)
+        if len(found) > 1:
+            return torch.cat(found, dim=1)
+        return found[0] if found else otherwise[:, :0]
 
     def _computing(self, level: int) -> Any:
-
         def compute(x: Mapping[str, nn.Rows], edges: Any) -> dict[str, Tensor]:
             structure = _Piece(edges, self._schema)
-            frame = self._frame(structure)
-            own = dict(edges.piece.targets)
+            frame, own = self._frame(structure), dict(edges.piece.targets)
             self._give_own(frame, own, level)
             self._give_sources(frame, x, level)
             for number in self._recording.inputs:
@@ -436,10 +431,8 @@ class _Layers:
         for name, rows in x.items():
             for number in self._sources.get(level - 1, {}).get(self._key(name), []):
                 first, last = self._values[number].columns[level - 1]
-                if isinstance(rows, nn.RowView):
-                    frame.values[number] = nn.RowView(rows.table[:, first:last], rows.row)
-                else:
-                    frame.values[number] = rows[:, first:last]
+                part = (rows.table if isinstance(rows, nn.RowView) else rows)[:, first:last]
+                frame.values[number] = nn.RowView(part, rows.row) if isinstance(rows, nn.RowView) else part
 
     def _keep(self, frame: Frame, own: Mapping[str, range], level: int) -> None:
         returned = refs(self._recording.output)
@@ -495,8 +488,7 @@ class _Piece:
         return rows.num_targets if hop == 0 else max(0, rows.num_sources - rows.num_targets)
 
     def _graph(self, relation: RelationName) -> nn.LayerGraph | None:
-        name = self._schema.relations[0] if relation is None else relation
-        return self._edges.graph(name)
+        return self._edges.graph(self._schema.relations[0] if relation is None else relation)
 
     def graph(self, relation: RelationName, *_: Any) -> nn.LayerGraph:
         found = self._graph(relation)

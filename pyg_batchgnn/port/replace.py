@@ -209,7 +209,7 @@ def _trace(
         sequential = isinstance(model, torch_geometric.nn.Sequential) and (
             vars(model).pop("forward", None) is not None or kind is torch_geometric.nn.Sequential
         )
-        model.__class__ = traced_class(kind)
+        model.__class__ = traced_class(kind)  # type: ignore[arg-type]
     else:
         sequential = model._batchgnn.is_sequential
     model._batchgnn = Tracing(trims, rows, report, check, is_sequential=sequential)  # type: ignore[assignment]

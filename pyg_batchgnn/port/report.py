@@ -116,8 +116,7 @@ def forward_report(recording: Recording, model: torch.nn.Module) -> ForwardRepor
 def _call_report(call: Call, recording: Recording, model: torch.nn.Module) -> CallReport | None:
     if recording.are_fixed(call.results) or call.target is torch.Tensor.size:
         return None
-    what = getattr(call.target, "__name__", str(call.target))
-    kind = what
+    what = kind = getattr(call.target, "__name__", str(call.target))
     if isinstance(call.target, ModuleCall):
         kind = rules.kind_of(model.get_submodule(call.target.path)).__name__
         what = _named(call.target.path, kind)

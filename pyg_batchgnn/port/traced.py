@@ -21,7 +21,7 @@ from pyg_batchgnn import machine, nn, ops
 from pyg_batchgnn.port import foreign
 from pyg_batchgnn.port.batches import ArgumentTensor, Bound, bind
 from pyg_batchgnn.port.call import SCALARS, Call, Entry, Tracing, first_rows
-from pyg_batchgnn.port.capture import Miss
+from pyg_batchgnn.port.capture import CALLED, Miss
 from pyg_batchgnn.port.modules import is_symbolic, is_traced
 from pyg_batchgnn.port.recording import Axis, Count, Nodes, Refusal, mapped, tensors
 from pyg_batchgnn.port.structure import Memo, prefix
@@ -120,7 +120,7 @@ class TracedModel(torch.nn.Module):
             def forward(self: TracedModel, *args: Any, **kwargs: Any) -> Any:
                 return TracedModel.forward(self, *args, **kwargs)
 
-            cls.forward = forward  # type: ignore[method-assign]
+            type.__setattr__(cls, "forward", forward)
 
 
 def _is_cut(result: Any) -> bool:
@@ -156,21 +156,23 @@ def _reduced(self: TracedModel, _: Any) -> Any:
     return _rebuild, (self.stands_for,), self.__dict__ if state is None else state
 
 
-def _rebuild(kind: type[torch.nn.Module]) -> torch.nn.Module:
+def _rebuild(kind: Any) -> torch.nn.Module:
     traced = traced_class(kind)
     return traced.__new__(traced)
 
 
-_classes: dict[type[torch.nn.Module], type[torch.nn.Module]] = {}
+def _set_on_users(cls: Any, name: str, value: Any) -> None:
+    """Sets what is written to an accelerated model's class, as by ``type(self).calls += 1``."""
+    type.__setattr__(cls if name.startswith(("__", "_abc_")) else cls.stands_for, name, value)
 
 
-def traced_class(kind: type[torch.nn.Module]) -> type[torch.nn.Module]:
+@functools.cache
+def traced_class(kind: Any) -> type[torch.nn.Module]:
     """Returns the class of an accelerated model of class ``kind``, with the same name."""
-    if kind not in _classes:
-        body = {name: getattr(kind, name) for name in ("__doc__", "__module__", "__qualname__")}
-        body |= {"stands_for": kind, "__reduce_ex__": _reduced}
-        _classes[kind] = type(kind.__name__, (TracedModel, kind), body)
-    return _classes[kind]
+    meta: Any = type(type(kind).__name__, (type(kind),), {"__setattr__": _set_on_users})
+    body = {name: getattr(kind, name) for name in ("__doc__", "__module__", "__qualname__")}
+    body |= {"stands_for": kind, "__reduce_ex__": _reduced}
+    return meta(kind.__name__, (TracedModel, kind), body)
 
 
 @dataclass(frozen=True)
@@ -205,7 +207,9 @@ def run(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> Any:
             if len(tracing.graphs) >= _MOST_GRAPHS:
                 entry.refused[grads] = _TOO_MANY.format(_MOST_GRAPHS)
                 return Plain(None if "plain" in tracing.warned else entry.refused[grads])
-        return call.capture(entry.function, arguments, call, entry.exact)
+        result = call.capture(entry.function, arguments, call, entry.exact)
+        _check_classes(modules, tracing)
+        return result
     except Miss:
         entry.refused[grads] = "TorchDynamo is turned off"
     except Refusal as refusal:
@@ -322,16 +326,16 @@ def must_be_called(module: torch.nn.Module) -> bool:
 def _check_classes(modules: Sequence[torch.nn.Module], tracing: Tracing) -> None:
     """Forgets all captured graphs if a user's class got other methods: no guard notices that."""
     kinds = {one for module in modules for one in type(module).__mro__ if _is_users(one)}
+    kinds.update(one for kind in CALLED for one in kind.__mro__ if _is_users(one))
     wrappers = (property, staticmethod, classmethod)
     now = {
         kind: {name: one for name, one in vars(kind).items() if callable(one) or isinstance(one, wrappers)}
         for kind in kinds
     }
-    if now != tracing.classes:
-        if tracing.classes:
-            tracing.entries.clear()
-            tracing.differs.clear()
-        tracing.classes = now
+    if any(now.get(kind) != methods for kind, methods in tracing.classes.items()):
+        tracing.entries.clear()
+        tracing.differs.clear()
+    tracing.classes = now
 
 
 @functools.lru_cache(maxsize=1024)

@@ -25,15 +25,7 @@ from pyg_batchgnn.tables.description import (
     to_toml,
 )
 from pyg_batchgnn.tables.join import Engine, compared
-from pyg_batchgnn.tables.source import (
-    RawTable,
-    is_database,
-    need,
-    numbered,
-    open_file,
-    open_table,
-    quoted,
-)
+from pyg_batchgnn.tables.source import RawTable, is_database, need, numbered, open_file, open_table, quoted
 from pyg_batchgnn.tables.values import is_number, is_text, is_uuid, is_vector
 
 _ENDINGS = (".parquet", ".csv", ".tsv")

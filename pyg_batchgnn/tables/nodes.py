@@ -8,15 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pyg_batchgnn.data import (
-    LABELS,
-    SPLITS,
-    Group,
-    RowKind,
-    attribute_array,
-    group_folder,
-    split_array,
-)
+from pyg_batchgnn.data import LABELS, SPLITS, Group, RowKind, attribute_array, group_folder, split_array
 from pyg_batchgnn.data.files import Made, NpyAppender, write_json
 from pyg_batchgnn.tables.description import EdgeTable, NodeTable
 from pyg_batchgnn.tables.features import FeaturesOfRows

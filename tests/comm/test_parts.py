@@ -21,13 +21,7 @@ import pytest
 import torch
 from torch.distributed import HashStore, Store, TCPStore
 
-from pyg_batchgnn.comm import (
-    BrokenCommunicatorError,
-    CommError,
-    Communicator,
-    MessageKind,
-    PeerError,
-)
+from pyg_batchgnn.comm import BrokenCommunicatorError, CommError, Communicator, MessageKind, PeerError
 from pyg_batchgnn.comm.channel import Channel
 from pyg_batchgnn.comm.collectives import Collectives
 from pyg_batchgnn.comm.communicator import connect, fresh_namespace

@@ -21,13 +21,7 @@ from pyg_batchgnn.sample import ExistingPairs, RankPlanner, Subgraph
 from pyg_batchgnn.store import CscGraph
 from tests.support.backends import needs_ccl
 from tests.support.hetero_cases import CITES, COUNTS, REV_WRITES, WRITES
-from tests.support.rank_coverings import (
-    TIMEOUT,
-    check_settings,
-    over_ranks,
-    run_covering,
-    settings_of,
-)
+from tests.support.rank_coverings import TIMEOUT, check_settings, over_ranks, run_covering, settings_of
 from tests.support.rank_epochs import OneProcess, RankEpoch, some_positions
 from tests.support.rank_graphs import GRAPHS, SpreadGraphs, owners, owners_in, policies, stores_of
 from tests.support.ranks import run_ranks

@@ -37,8 +37,9 @@ def test_sizes_of_layers(name: str, value: Any, error: type[Exception]) -> None:
     for kind in CONVS:
         with pytest.raises(error, match=f"{name}={value}, but"):
             kind(**{"in_channels": 4, "out_channels": 4, name: value})
-        with pytest.raises(TypeError, match=r"aggr must be .* got tensor\(1"):
-            kind(4, 4, aggr=torch.tensor(1.5))
+        for aggr, got in ((torch.tensor(1.5), r"tensor\(1"), (["sum", 1], r"\['sum', '1'\]")):
+            with pytest.raises(TypeError, match=f"aggr must be .* got {got}"):
+                kind(4, 4, aggr=aggr)
 
 
 def test_sizes_of_other_types_of_integers() -> None:

@@ -26,7 +26,7 @@ from pyg_batchgnn.planner import (
 )
 from pyg_batchgnn.planner.plans import best, workload_of
 from pyg_batchgnn.planner.workload import row_bytes
-from pyg_batchgnn.sample import Replacement
+from pyg_batchgnn.sample import ALL_NEIGHBORS, Replacement
 from pyg_batchgnn.store import CscGraph
 from tests.support.tiers import examples
 
@@ -84,6 +84,17 @@ def test_hybrid_asks_nobody_for_edges_and_a_cache_spares_rows() -> None:
     assert cached.rows < plain.rows and cached.memory > plain.memory - plain.rows * 1000
     everything = predict(WORK, probe(), MACHINE, NETWORK, PlannerSetting(1, feature_cache=1 << 40))
     assert everything.rows == pytest.approx(0, abs=1e-6)
+
+
+def test_counts_of_edges_are_as_wide_as_the_fanout_needs() -> None:
+    def received(fanout: int) -> float:
+        work = Workload("w", WORK.types, 2_000_000, 20_000, (fanout, fanout), parameters=1000)
+        degrees = Degrees(np.full(1, 20.0), np.full(1, 1e5))  # all in-edges are taken
+        found = probe_degrees(work, degrees, 4, replacement=Replacement.WITHOUT)
+        return predict(work, found, MACHINE, NETWORK, PlannerSetting(1)).topology_bytes
+
+    one, two, same, four, unbounded = map(received, (255, 256, 65_535, 65_536, ALL_NEIGHBORS))
+    assert one < two == same < four == unbounded and four - two == pytest.approx(2 * (two - one))
 
 
 def test_aggregates_pay_where_minibatches_do_not_overlap() -> None:

@@ -10,13 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from pyg_batchgnn.ops import InEdges, WordStreams, build_csc
-from pyg_batchgnn.sample import (
-    ExistingPairs,
-    NegativeMode,
-    NegativePlan,
-    NodePool,
-    negative_key,
-)
+from pyg_batchgnn.sample import ExistingPairs, NegativeMode, NegativePlan, NodePool, negative_key
 from pyg_batchgnn.sample.negatives import NegativeDraw
 from tests.support.chi_square import assert_uniform, p_of_cells
 from tests.support.reference_negatives import ReferenceNegatives, ReferencePool, reference_negative_key

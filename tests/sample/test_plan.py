@@ -10,12 +10,7 @@ import pytest
 import torch
 from torch_geometric.sampler import NumNeighbors
 
-from pyg_batchgnn.sample import (
-    MacrobatchSampler,
-    NeighborChoice,
-    SamplingPlan,
-    fanouts_by_relation,
-)
+from pyg_batchgnn.sample import MacrobatchSampler, NeighborChoice, SamplingPlan, fanouts_by_relation
 from tests.support.sampling_cases import star
 
 NODES = 6

@@ -21,6 +21,12 @@ inline Random generator(7);
 
 inline int64_t below(int64_t n) { return static_cast<int64_t>(generator() % static_cast<uint64_t>(n)); }
 
+inline int64_t any_number() {  // often at an end of what it may be
+  const int64_t odd[] = {
+      0, 1, -1, INT64_MIN, INT64_MIN + 1, INT64_MAX, INT64_MAX - 1, int64_t{1} << 31, int64_t{1} << 52};
+  return below(2) ? odd[below(9)] : static_cast<int64_t>(generator());
+}
+
 inline size_t size(int64_t count) { return static_cast<size_t>(count); }
 
 inline void expect(bool holds) {

@@ -125,6 +125,40 @@ void round_of(int64_t nodes, int64_t edges) {
   }
 }
 
+// Any words as questions to the owner of nodes.
+template <class Index>
+void ask(const QuestionShape& shape) {
+  const Graph<Index> edges = random_graph<Index>(1 + below(20), below(60));
+  const std::vector<int64_t> times(edges.indices.size());
+  const Integers ids{edges.edge_ids.data(), false};
+  TypedGraph<Index> graph{{edges.nodes}, {{{edges.indptr.data(), edges.indices.data(), ids, edges.nodes}}}};
+  if (shape.timed) graph.relations[0].time = {times.data(), {}};
+  const Parts<Index> parts(graph, 2, generator);
+  std::vector<Index> words(size(below(40)));
+  for (Index& word : words) word = static_cast<Index>(below(6) ? below(9) : any_number());
+  std::vector<ReadBlock<Index>> blocks;
+  const auto count = static_cast<int64_t>(words.size());
+  if (read_blocks(words.data(), count, shape, &blocks) && count > 0) {
+    int64_t total = 1;
+    for (const ReadBlock<Index>& block : blocks)
+      total += head_words<Index>(shape) + body_words<Index>(shape, block.size);
+    expect(total == count);
+  }
+  Plan plan{{1 + below(4)}, static_cast<Replacement>(below(2)), true, 1, 2};
+  const int64_t hop = below(2);  // behind the last one that of an induced subgraph
+  if (hop == 1) plan.subgraph = Subgraph::kInduced;
+  ObjectPool<Scratch<Index>> scratches;
+  const Answers out =
+      answer<Index>(parts.part(size(below(2))), plan, hop, {words.data(), {count}, shape}, 1, scratches);
+  expect(out.fault || out.words_to.size() == 1);
+}
+
+void messages() {
+  const bool disjoint = below(2), timed = below(2);
+  ask<int32_t>({1, disjoint, disjoint && timed, below(2) == 0});
+  ask<int64_t>({1, disjoint, disjoint && timed, below(2) == 0});
+}
+
 }  // namespace
 
 int main() {
@@ -134,6 +168,7 @@ int main() {
       round_of<int64_t>(nodes, edges);
     }
   }
+  for (int64_t round = 0; round < 3'000; ++round) messages();
   for (int64_t round = 0; round < 24; ++round) {
     TypedRound<int32_t>(generator).run();
     TypedRound<int64_t>(generator).run();

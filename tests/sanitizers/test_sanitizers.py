@@ -15,7 +15,7 @@ from .build import HERE, KERNELS, PROGRAMS, SANITIZERS, build, digest, kernels, 
 
 #: Programs whose kernels are the same, but for a loop or two, whatever vector instructions there
 #: are.
-SCALAR = {"disk", "history", "messages", "multilevel", "partition", "sampling"}
+SCALAR = {"disk", "equivalents", "history", "messages", "multilevel", "partition", "sampling"}
 #: Vector instructions that programs are run with. Their width says how far a loop reads, and hardly
 #: how rows are shared among threads.
 LEVELS = {"addresses": ["", "avx2", "baseline"], "threads": ["", "baseline"]}

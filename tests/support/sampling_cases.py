@@ -10,13 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.sample import (
-    Layout,
-    MacrobatchSampler,
-    Replacement,
-    SampledMinibatch,
-    SamplingPlan,
-)
+from pyg_batchgnn.sample import Layout, MacrobatchSampler, Replacement, SampledMinibatch, SamplingPlan
 from pyg_batchgnn.store import CscGraph
 from tests.support.reference_sampler import ReferenceMinibatch, reference_csc, reference_sample
 from tests.support.tiers import fixed as fixed

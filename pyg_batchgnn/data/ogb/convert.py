@@ -28,14 +28,7 @@ from pyg_batchgnn.data.files.npy import (
     read_split_file,
 )
 from pyg_batchgnn.data.folder_write import new_folder
-from pyg_batchgnn.data.meta import (
-    LinkArray,
-    Meta,
-    attribute_array,
-    edge_array,
-    split_array,
-    write_meta,
-)
+from pyg_batchgnn.data.meta import LinkArray, Meta, attribute_array, edge_array, split_array, write_meta
 from pyg_batchgnn.data.ogb.facts import OgbTable, RawLayout, StoredEdges, StoredLinks
 from pyg_batchgnn.ops import fits_int32
 from pyg_batchgnn.types import EDGES, FEATURES, HOMOGENEOUS, LABELS, NODES, Group, Relation, Schema
