@@ -1,5 +1,6 @@
 """What API pages show beside docstrings: the names of rooms whose names stand once, which are those
-that they import as themselves (griffe knows ``__all__`` alone), and the comments at fields."""
+that they import as themselves (griffe knows ``__all__`` alone), comments at fields, and examples as
+code."""
 
 from __future__ import annotations
 
@@ -9,8 +10,16 @@ from typing import Any
 
 import griffe
 
+_EXAMPLE = re.compile(r"^>>> .*(?:\n.+)*", re.MULTILINE)
+
 
 class Exports(griffe.Extension):
+    def on_instance(self, *, obj: griffe.Object, **kwargs: Any) -> None:
+        """Fences examples, which Markdown would take for quotations of quotations."""
+        del kwargs
+        if obj.docstring is not None:
+            obj.docstring.value = _EXAMPLE.sub("```pycon\n\\g<0>\n```", obj.docstring.value)
+
     def on_module_members(self, *, mod: griffe.Module, **kwargs: Any) -> None:
         """Exports what a room imports from files of the package."""
         del kwargs
