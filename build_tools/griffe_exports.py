@@ -1,6 +1,6 @@
 """What API pages show beside docstrings: the names of rooms whose names stand once, which are those
-that they import as themselves (griffe knows ``__all__`` alone), comments at fields, and examples as
-code."""
+that they import as themselves (griffe knows ``__all__`` alone), comments at fields, examples as
+code, and arguments that share a line."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ from typing import Any
 import griffe
 
 _EXAMPLE = re.compile(r"^>>> .*(?:\n.+)*", re.MULTILINE)
+_NAMES = re.compile(r"^ +[*\w]+(?:, [*\w]+)+(?=: )", re.MULTILINE)
 
 
 class Exports(griffe.Extension):
     def on_instance(self, *, obj: griffe.Object, **kwargs: Any) -> None:
-        """Fences examples, which Markdown would take for quotations of quotations."""
+        """Fences examples, which Markdown would take for quotations of quotations, and joins the
+        names of "a, b: text", of which griffe would take all but the first for a type."""
         del kwargs
         if obj.docstring is not None:
-            obj.docstring.value = _EXAMPLE.sub("```pycon\n\\g<0>\n```", obj.docstring.value)
+            text = _EXAMPLE.sub("```pycon\n\\g<0>\n```", obj.docstring.value)
+            obj.docstring.value = _NAMES.sub(lambda names: names[0].replace(", ", ","), text)
 
     def on_module_members(self, *, mod: griffe.Module, **kwargs: Any) -> None:
         """Exports what a room imports from files of the package."""
