@@ -45,15 +45,11 @@ Tensor sampled_graph(std::vector<int64_t> num_nodes, std::vector<Tensor> indptr,
   return hold(std::make_unique<HeldGraph>(std::move(num_nodes), arrays));
 }
 
-Tensor sampling_rules(int64_t hops, std::vector<int64_t> fanouts, const OptionalTensor& shares, bool replace,
-                      bool return_edge, bool last, int64_t window, bool induced, int64_t labor) {
-  Plan plan{std::move(fanouts), replace ? Replacement::kWith : Replacement::kWithout, return_edge, 0, 0};
-  plan.hops = hops;
+Tensor sampling_rules(int64_t hops, std::vector<int64_t> fanouts, const OptionalTensor& shares,
+                      const std::vector<std::string>& names, const std::vector<int64_t>& values) {
+  Plan plan{std::move(fanouts), Replacement::kWithout, false, 0, 0, hops};
   if (shares) plan.shares.assign(data<double>(*shares), data<double>(*shares) + shares->numel());
-  plan.temporal = last ? Temporal::kLast : Temporal::kUniform;
-  plan.window = window;
-  plan.subgraph = induced ? Subgraph::kInduced : Subgraph::kDirectional;
-  plan.labor = static_cast<Labor>(labor);
+  for (size_t at = 0; at < names.size(); ++at) plan.set(names[at], values.at(at));
   return hold(std::make_unique<Plan>(std::move(plan)));
 }
 
@@ -121,8 +117,7 @@ constexpr Operator kOperators[] = {
              "target, int[] digest, int[] source_digest, Tensor[] order, Tensor[] weights, Tensor[] "
              "source_ids) -> Tensor"),
     OPERATOR(sampling_rules,
-             "(int hops, int[] fanouts, Tensor? shares, bool replace, bool return_edge, bool last, int "
-             "window, bool induced, int labor) -> Tensor"),
+             "(int hops, int[] fanouts, Tensor? shares, str[] names, int[] values) -> Tensor"),
     OPERATOR(budget_rules,
              "(int hops, int[] samples, int[] type_digest, int cap, bool return_edge) -> Tensor"),
     OPERATOR(sample,

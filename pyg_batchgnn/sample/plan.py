@@ -147,16 +147,13 @@ class SamplingPlan:
 
     def settings(self) -> dict[str, Any]:
         """Returns the plan as JSON values, to compare on ranks and with saved states of loaders."""
+        rules = {name: getattr(value, "value", value) for name, value in vars(self).items()}
+        del rules["edge_ids"]  # they change no minibatch
+        unset = {name for name, value in rules.items() if value is None and name != "time_window"}
         return {
+            **{name: value for name, value in rules.items() if name not in {"by_relation", *unset}},
             "fanouts": list(self.fanouts),
             "fanouts_by_relation": [[list(name), list(own)] for name, own in self.by_relation],
-            "replacement": self.replacement.value,
-            "disjoint": self.disjoint,
-            "temporal": self.temporal.value,
-            "time_window": self.time_window,
-            "subgraph": self.subgraph.value,
-            **({} if self.labor is None else {"labor": self.labor}),
-            **({} if self.freeze is None else {"freeze": self.freeze}),
         }
 
     def summary(self) -> str:
@@ -180,13 +177,15 @@ class SamplingPlan:
             self.num_hops,
             [0 if isinstance(fanout, float) else fanout for fanout in fanouts],
             torch.tensor(shares, dtype=torch.float64) if any(shares) else None,
-            self.replacement is Replacement.WITH,
-            self.edge_ids,
-            self.temporal is TemporalStrategy.LAST,
-            -1 if self.time_window is None else self.time_window,
-            self.subgraph is Subgraph.INDUCED,
             coo,
-            0 if self.labor is None else 1 + LABOR.index(self.labor),
+            {
+                "replace": self.replacement is Replacement.WITH,
+                "edge_ids": self.edge_ids,
+                "last": self.temporal is TemporalStrategy.LAST,
+                "window": -1 if self.time_window is None else self.time_window,
+                "induced": self.subgraph is Subgraph.INDUCED,
+                "labor": 0 if self.labor is None else 1 + LABOR.index(self.labor),
+            },
         )
 
 
@@ -306,16 +305,14 @@ class NeighborChoice:
         fanouts = fanouts_by_relation(direction.fanouts(self.num_neighbors), relations)
         is_same = len(set(fanouts)) == 1
         is_induced = self.subgraph_type is SubgraphType.induced
+        shared = {one.name for one in dataclasses.fields(SamplingPlan)} & vars(self).keys()
         return SamplingPlan(
             fanouts[0] if is_same else (0,) * len(fanouts[0]),
             Replacement.WITH if self.replace else Replacement.WITHOUT,
             by_relation=() if is_same else tuple(zip(relations, fanouts, strict=True)),
-            disjoint=self.disjoint,
             temporal=TemporalStrategy(self.temporal_strategy),
-            time_window=self.time_window,
             subgraph=Subgraph.INDUCED if is_induced else Subgraph.DIRECTIONAL,
-            labor=self.labor,
-            freeze=self.freeze,
+            **{name: getattr(self, name) for name in shared},
         )
 
 

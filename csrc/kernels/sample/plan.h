@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "kernels/random.h"
@@ -44,6 +45,25 @@ struct Plan {
   int64_t window = -1;  // allowed times go back this far from the seed's; -1: without end
   Subgraph subgraph = Subgraph::kDirectional;
   Labor labor = Labor::kNone;
+
+  // Sets a rule by the name that `SamplingPlan.rules` in sample/plan.py gives it.
+  void set(const std::string& name, int64_t value) {
+    if (name == "replace") {
+      replacement = value != 0 ? Replacement::kWith : Replacement::kWithout;
+    } else if (name == "edge_ids") {
+      edge_ids = value != 0;
+    } else if (name == "last") {
+      temporal = value != 0 ? Temporal::kLast : Temporal::kUniform;
+    } else if (name == "window") {
+      window = value;
+    } else if (name == "induced") {
+      subgraph = value != 0 ? Subgraph::kInduced : Subgraph::kDirectional;
+    } else if (name == "labor") {
+      labor = static_cast<Labor>(value);
+    } else {
+      throw std::invalid_argument("no rule of sampling is named " + name);
+    }
+  }
 
   // Returns the key of the choices of a minibatch in a hop.
   uint64_t key(uint64_t minibatch, int64_t hop) const {
