@@ -1,6 +1,3 @@
-#include <memory>
-#include <utility>
-
 #include "bindings/operators.h"
 #include "bindings/sampled.h"
 #include "kernels/random.h"
@@ -11,22 +8,12 @@
 namespace pyg_batchgnn {
 namespace {
 
-// Threads work on different minibatches (BatchGNN, appendix D.3).
-template <class Index>
-Minibatches sample_all(const TypedGraph<Index>& graph, const Plan& plan, const SeedLists& lists, bool coo,
-                       int64_t threads) {
+// Threads work on different minibatches (BatchGNN, appendix D.3). `kernel` samples one.
+template <class ScratchT, class Graph, class PlanT, class Kernel>
+Minibatches sample_all(const Graph& graph, const PlanT& plan, const SeedLists& lists, bool coo,
+                       int64_t threads, const Kernel& kernel) {
   return sample_each(lists, {coo, plan.edge_ids}, threads, [&](const Seeds& seeds) {
-    const auto scratch = process_pool<Scratch<Index>>().borrow();
-    return sample_minibatch(graph, plan, seeds, *scratch);
-  });
-}
-
-template <class Index>
-Minibatches sample_all(const TypedGraph<Index>& graph, const HgtPlan& plan, const SeedLists& lists, bool coo,
-                       int64_t threads) {
-  return sample_each(lists, {coo, plan.edge_ids}, threads, [&](const Seeds& seeds) {
-    const auto scratch = process_pool<HgtScratch<Index>>().borrow();
-    return pyg_batchgnn::sample_hgt(graph, plan, seeds, *scratch);
+    return kernel(graph, plan, seeds, *process_pool<ScratchT>().borrow());
   });
 }
 
@@ -66,7 +53,9 @@ Minibatches sample(const Tensor& graph, const Tensor& rules, const Tensor& seeds
   const auto plan = plan_of<Plan>(rules, seed, epoch);
   const auto& whole = held<HeldGraph>(graph);
   const SeedLists lists = seeds_of(seeds, seed_ptr, keys, whole.num_types(), example, time, excluded);
-  return whole.with_graph([&](const auto& typed) { return sample_all(typed, plan, lists, coo, threads); });
+  return whole.with_graph([&]<class Index>(const TypedGraph<Index>& typed) {
+    return sample_all<Scratch<Index>>(typed, plan, lists, coo, threads, sample_minibatch<Index>);
+  });
 }
 
 Tensor keyed_permutation(int64_t n, int64_t seed, int64_t epoch) {
@@ -103,9 +92,9 @@ Minibatches sample_hgt(const Tensor& graph, const Tensor& rules, const Tensor& s
   auto plan = plan_of<HgtPlan>(rules, seed, epoch);
   const auto& whole = held<HeldGraph>(graph);
   const SeedLists lists = seeds_of(seeds, seed_ptr, keys, whole.num_types());
-  return whole.with_graph([&](const auto& typed) {
+  return whole.with_graph([&]<class Index>(const TypedGraph<Index>& typed) {
     plan.relation_order = by_digest(typed.relations);
-    return sample_all(typed, plan, lists, coo, threads);
+    return sample_all<HgtScratch<Index>>(typed, plan, lists, coo, threads, pyg_batchgnn::sample_hgt<Index>);
   });
 }
 

@@ -1,4 +1,4 @@
-"""The diagnosis of a failed exchange: which peer is at fault, from what one rank can see."""
+"""Errors of communication, and the diagnosis of a failed exchange: which peer is at fault."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from enum import Enum
@@ -24,7 +24,38 @@ import psutil
 from torch import Tensor
 from torch.distributed import PrefixStore, Store  # type: ignore[attr-defined]
 
-from pyg_batchgnn.comm.errors import CommError, PeerError
+
+class CommError(RuntimeError):
+    """The communication between ranks failed. The message names the rank, the exchange and the
+    reason. ``ranks``: the ranks at fault, ascending, as far as they are known."""
+
+    def __init__(self, message: str, ranks: Iterable[int] = ()) -> None:
+        super().__init__(message)
+        self.ranks = tuple(sorted(set(ranks)))
+
+
+class PeerError(CommError):
+    """A peer is dead, stopped, silent or gone, or raised an error of its own. ``exchange``: the
+    number of the failed exchange, 0 before the first. ``waited``: seconds in it."""
+
+    def __init__(
+        self, message: str, ranks: Iterable[int] = (), exchange: int = 0, waited: float = 0.0
+    ) -> None:
+        super().__init__(message, ranks)
+        self.exchange, self.waited = exchange, waited
+
+
+class DivergenceError(CommError):
+    """Ranks called different operations, or the same one with another header."""
+
+
+class AgreementError(CommError):
+    """Ranks were given different arguments."""
+
+
+class BrokenCommunicatorError(CommError):
+    """The communicator was used after an error or after it was closed."""
+
 
 T = TypeVar("T")
 

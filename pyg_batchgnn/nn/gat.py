@@ -15,11 +15,10 @@ from torch_geometric.utils import scatter
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn.aggregated import Aggregated
-from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, check_input, table_of
-from pyg_batchgnn.nn.layer_edges import LayerGraph
+from pyg_batchgnn.nn.inputs import ConvInput, Edges, LayerGraph, Rows, check_input, table_of
+from pyg_batchgnn.nn.layer_steps import RowProduct, Terms, Update, convolve
 from pyg_batchgnn.nn.modules import set_width
 from pyg_batchgnn.nn.native_conv import NativeConv, input_columns, positive, probability, refuse
-from pyg_batchgnn.nn.terms import RowProduct, Terms, Update, convolve
 
 #: The features of an added loop: a number, a tensor [edge_dim], or the name of a reduction.
 Fill = float | Tensor | str

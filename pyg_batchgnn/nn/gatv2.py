@@ -11,9 +11,9 @@ from torch_geometric.nn.conv import MessagePassing
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn.gat import AttentionCall, AttentionConv, Fill
 from pyg_batchgnn.nn.inputs import Rows, check_input
+from pyg_batchgnn.nn.layer_steps import Terms
 from pyg_batchgnn.nn.modules import set_width
 from pyg_batchgnn.nn.native_conv import input_columns, positive, probability, refuse
-from pyg_batchgnn.nn.terms import Terms
 
 
 class GATv2Conv(AttentionConv, torch_geometric.nn.GATv2Conv):

@@ -7,8 +7,6 @@ from pyg_batchgnn.late_imports import late_names
 if TYPE_CHECKING:
     from pyg_batchgnn.ops import keyed_permutation as keyed_permutation
     from pyg_batchgnn.ops import minibatch_key as minibatch_key
-    from pyg_batchgnn.sample.attribute_rows import AttributeRows as AttributeRows
-    from pyg_batchgnn.sample.attribute_rows import Placement as Placement
     from pyg_batchgnn.sample.batch_edges import HandedOut as HandedOut
     from pyg_batchgnn.sample.batch_edges import handed_out as handed_out
     from pyg_batchgnn.sample.batch_edges import remember as remember
@@ -25,8 +23,10 @@ if TYPE_CHECKING:
     from pyg_batchgnn.sample.macrobatch import MacrobatchSeeds as MacrobatchSeeds
     from pyg_batchgnn.sample.macrobatch import MinibatchPlan as MinibatchPlan
     from pyg_batchgnn.sample.macrobatch import Sampler as Sampler
+    from pyg_batchgnn.sample.minibatch import AttributeRows as AttributeRows
     from pyg_batchgnn.sample.minibatch import Minibatch as Minibatch
     from pyg_batchgnn.sample.minibatch import MinibatchLayer as MinibatchLayer
+    from pyg_batchgnn.sample.minibatch import Placement as Placement
     from pyg_batchgnn.sample.negatives import LateNegatives as LateNegatives
     from pyg_batchgnn.sample.negatives import NegativeDraw as NegativeDraw
     from pyg_batchgnn.sample.negatives import NegativeMode as NegativeMode

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.restored import RestoreRequest, restore_run
 from pyg_batchgnn.train.run_folder import write_json
-from pyg_batchgnn.train.tasks import Evaluation
+from pyg_batchgnn.train.tasks import Evaluation, for_json
 
 
 @dataclass(frozen=True)
@@ -72,12 +71,7 @@ def evaluate_run(request: EvaluateRequest, ranks: Ranks) -> EvaluateSummary:
             "evaluation": (EvaluationKind.EXACT if run.is_exact else EvaluationKind.SAMPLED).value,
             "fanout": None if run.is_exact else list(run.config.test_fanout),
             unit: summary.sizes,
-            "scores": {  # JSON has neither NaN nor infinity
-                split: None
-                if scores is None
-                else {name: one if math.isfinite(one) else None for name, one in scores.items()}
-                for split, scores in summary.scores.items()
-            },
+            "scores": {split: for_json(scores) for split, scores in summary.scores.items()},
         }
         ranks.from_first(lambda: write_json(out, content))
     return summary

@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <stdexcept>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "kernels/random.h"
@@ -48,21 +50,15 @@ struct Plan {
 
   // Sets a rule by the name that `SamplingPlan.rules` in sample/plan.py gives it.
   void set(const std::string& name, int64_t value) {
-    if (name == "replace") {
-      replacement = value != 0 ? Replacement::kWith : Replacement::kWithout;
-    } else if (name == "edge_ids") {
-      edge_ids = value != 0;
-    } else if (name == "last") {
-      temporal = value != 0 ? Temporal::kLast : Temporal::kUniform;
-    } else if (name == "window") {
-      window = value;
-    } else if (name == "induced") {
-      subgraph = value != 0 ? Subgraph::kInduced : Subgraph::kDirectional;
-    } else if (name == "labor") {
-      labor = static_cast<Labor>(value);
-    } else {
-      throw std::invalid_argument("no rule of sampling is named " + name);
-    }
+    const std::unordered_map<std::string, std::function<void()>> rules = {
+        {"replace", [&] { replacement = static_cast<Replacement>(value); }},
+        {"edge_ids", [&] { edge_ids = value != 0; }},
+        {"last", [&] { temporal = static_cast<Temporal>(value); }},
+        {"window", [&] { window = value; }},
+        {"induced", [&] { subgraph = static_cast<Subgraph>(value); }},
+        {"labor", [&] { labor = static_cast<Labor>(value); }},
+    };
+    rules.at(name)();
   }
 
   // Returns the key of the choices of a minibatch in a hop.
