@@ -128,12 +128,8 @@ def diagnose(evidence: Evidence, peers: Sequence[Peer]) -> Failure:
     the backend's error, ranks that closed or never entered the exchange, and ranks that entered it
     and have not gone on."""
     statuses, exchange = evidence.statuses or {}, evidence.exchange
-    others = [
-        peer
-        for peer in peers
-        if peer.rank != evidence.rank
-        and not (peer.rank in statuses and statuses[peer.rank].finished(exchange))
-    ]
+    finished = {rank for rank, status in statuses.items() if status.finished(exchange)}
+    others = [peer for peer in peers if peer.rank not in {evidence.rank, *finished}]
     liveness = {peer.rank: peer.process.liveness() for peer in others}
     suspect = {Liveness.GONE, Liveness.STOPPED} if evidence.timed_out else {Liveness.GONE}
     guilty = [peer for peer in others if liveness[peer.rank] in suspect]
@@ -141,13 +137,10 @@ def diagnose(evidence: Evidence, peers: Sequence[Peer]) -> Failure:
     if not guilty:
         guilty = [peer for peer in others if named & set(peer.endpoints)]
     if not guilty and statuses:
-        last = {peer.rank: statuses[peer.rank] for peer in others}
-        guilty = [
-            peer
-            for peer in others
-            if last[peer.rank].exchange < exchange or last[peer.rank].phase is not RankPhase.ENTERED
-        ]
-        guilty = guilty or [peer for peer in others if last[peer.rank].exchange == exchange]
+        inside = {rank for rank, status in statuses.items() if status.phase is RankPhase.ENTERED}
+        inside -= {rank for rank, status in statuses.items() if status.exchange < exchange}
+        guilty = [peer for peer in others if peer.rank not in inside]
+        guilty = guilty or [peer for peer in others if statuses[peer.rank].exchange == exchange]
         liveness.update(_settled(guilty) if not evidence.timed_out else {})
     sentences = [f"{peer} {_observed(evidence, peer, liveness[peer.rank])}" for peer in guilty]
     if not guilty:

@@ -210,20 +210,12 @@ def check_together(
     """Raises ValueError for arguments that contradict each other. ``kwargs``: of DataLoader."""
     options, choice = setup.options, setup.choice
     if workers := kwargs.get("num_workers", 0):
-        raise_first(
-            [
-                (options.prefetch, f"prefetch={options.prefetch} is for threads; use prefetch_factor"),
-                (
-                    options.device is not None,
-                    f"device={str(options.device)!r} needs no worker processes; leave out",
-                ),
-                (
-                    options.features is Features.IN_PLACE,
-                    "features='in_place' works in this process; leave out",
-                ),
-            ],
-            f" num_workers={workers}",
-        )
+        in_workers = {
+            f"prefetch={options.prefetch} is for threads; use prefetch_factor": options.prefetch,
+            f"device='{options.device}' needs no worker processes; leave out": options.device is not None,
+            "features='in_place' works in this process; leave out": options.features is Features.IN_PLACE,
+        }
+        raise_first(in_workers, f" num_workers={workers}")
     if kwargs.get("batch_size", 1) is None and kwargs.get("batch_sampler") is None:
         raise ValueError("batch_size=None is not possible: a minibatch is a list of seeds; use batch_size=1")
     if options.export is Export.NATIVE:
@@ -233,32 +225,25 @@ def check_together(
             "sample_direction='backward'": setup.direction is Direction.BACKWARD,
         }
         text = "is for export='pyg', not 'native', whose edges are as they were sampled; leave it out"
-        raise_first([(one, f"{name} {text}") for name, one in only_pyg.items()])
+        raise_first({f"{name} {text}": one for name, one in only_pyg.items()})
     elif options.features is not Features.AUTO or options.attributes is not None:
         raise ValueError("features and attributes are for export='native'; PyG batches carry every attribute")
     if options.tokens is not None:
         text, named, carried = f"tokens={options.tokens}", choice.time_attr, options.attributes
-        is_directional = choice.subgraph_type is SubgraphType.directional
-        raise_first(
-            [
-                (
-                    named is None and not choice.disjoint,
-                    f"{text} are of seeds with a subgraph each; give time_attr or disjoint=True",
-                ),
-                (
-                    not is_directional,
-                    f"{text} follow the edges that were sampled; leave subgraph_type out",
-                ),
-                (
-                    transform_sampler_output is not None,
-                    f"{text} are of the sample, which transform_sampler_output may change; use transform",
-                ),
-                (
-                    named is not None and carried is not None and named not in carried,
-                    f"{text} have times, which attributes={carried} leaves out; add {named!r}",
-                ),
-            ]
-        )
+        is_left_out = named is not None and carried is not None and named not in carried
+        conflicts = {
+            "are of seeds with a subgraph each; give time_attr or disjoint=True": (
+                named is None and not choice.disjoint
+            ),
+            "follow the edges that were sampled; leave subgraph_type out": (
+                choice.subgraph_type is not SubgraphType.directional
+            ),
+            "are of the sample, which transform_sampler_output may change; use transform": (
+                transform_sampler_output is not None
+            ),
+            f"have times, which attributes={carried} leaves out; add {named!r}": is_left_out,
+        }
+        raise_first({f"{text} {why}": one for why, one in conflicts.items()})
     if options.aggregation_cache is not None:
         subgraph = choice.subgraph_type
         given = {
@@ -269,7 +254,7 @@ def check_together(
             f"exclude_seed_edges={exclude_seed_edges!r}": exclude_seed_edges,
         }
         text = "an aggregation cache holds aggregates over all neighbours of a node; it does not go with "
-        raise_first([(one, f"{text}{name}: leave one of them out") for name, one in given.items()])
+        raise_first({f"{text}{name}: leave one of them out": one for name, one in given.items()})
 
 
 #: The share of the memory beside the budget in which the page cache surely holds edges.
@@ -438,21 +423,16 @@ def cache_holds(size: int, budget: int) -> bool:
 
 
 def _refuse_options_of_ranks(options: LoaderOptions) -> None:
-    if options.schedule is not None:
-        raise ValueError(
-            f"schedule={options.schedule.value!r} is for graphs that are spread over ranks: give "
-            f"(DistFeatureStore, DistGraphStore) as data"
-        )
-    if options.history is not None:
-        raise ValueError(
+    name, stores = options.schedule, "give (DistFeatureStore, DistGraphStore) as data"
+    raise_first(
+        {
+            f"schedule={name and name.value!r} is for graphs that are spread over ranks: {stores}": name,
             "history has rows of nodes that other ranks own, but one process owns all of them: leave it out, "
-            "or give (DistFeatureStore, DistGraphStore) as data"
-        )
-    if options.feature_cache is not None:
-        raise ValueError(
-            "feature_cache keeps rows of other hosts, but one process reads all rows itself: leave it "
-            "out, or give (DistFeatureStore, DistGraphStore) as data"
-        )
+            f"or {stores}": options.history is not None,
+            "feature_cache keeps rows of other hosts, but one process reads all rows itself: leave it out, "
+            f"or {stores}": options.feature_cache is not None,
+        }
+    )
 
 
 def _native_cost(pipeline: Pipeline, biggest: SampledMinibatch) -> AttributeCost:

@@ -320,15 +320,12 @@ class RowView:
 
     Native first layers take it as input, so that the features of a minibatch are never copied. It
     has no gradient: gather rows that are trained first, ``table[row]``.
-
-    Attributes:
-        table: [M, F] float32, float64, float16 or bfloat16 on the CPU, columns contiguous, also
-            memory-mapped. Or a `QuantizedTensor`, of which layers read the codes.
-        row: [N] int32 or int64 rows of ``table``, checked here.
     """
 
+    #: [M, F] float32, float64, float16 or bfloat16 on the CPU, columns contiguous, also memory-
+    #: mapped. Or a `QuantizedTensor`, of which layers read the codes.
     table: Tensor
-    row: Tensor
+    row: Tensor  # [N] int32 or int64 rows of ``table``, checked here
 
     def __post_init__(self) -> None:
         if self.table.dim() != 2:

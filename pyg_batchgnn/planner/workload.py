@@ -206,23 +206,15 @@ class PlannerProbe:
 
 @dataclass(frozen=True)
 class PlannerSetting:
-    """A value for everything that can be chosen.
+    """A value for everything that can be chosen."""
 
-    Attributes:
-        macrobatch: B, the number of minibatches sampled together, 0 for all of an epoch.
-        fetch: F, the number of minibatches fetched together, at most B, 0 for B.
-        policy: the partitioning policy, or the folder of a saved partition.
-        hybrid: True if every host has the whole topology.
-        aggregation: the aggregation of the input that is cached (BatchGNN, appendix C), or None.
-        feature_cache: bytes of remote rows that a rank keeps.
-    """
-
-    macrobatch: int = 0
-    fetch: int = 0
-    policy: str = "random"
-    hybrid: bool = False
+    macrobatch: int = 0  # B, the number of minibatches sampled together, 0 for all of an epoch
+    fetch: int = 0  # F, the number of minibatches fetched together, at most B, 0 for B
+    policy: str = "random"  # the partitioning policy, or the folder of a saved partition
+    hybrid: bool = False  # True if every host has the whole topology
+    #: the aggregation of the input that is cached (BatchGNN, appendix C), or None
     aggregation: Aggregation | None = None
-    feature_cache: int = 0
+    feature_cache: int = 0  # bytes of remote rows that a rank keeps
 
 
 @dataclass(frozen=True)

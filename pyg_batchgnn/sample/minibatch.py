@@ -181,11 +181,9 @@ class Minibatch(SampledMinibatch):
     >>> batch = next(iter(native))
     >>> batch.attribute("y", batch.batch_size).shape
     torch.Size([32])
-
-    Attributes:
-        attributes: the attributes of each group of nodes or edges that has some.
     """
 
+    #: the attributes of each group of nodes or edges that has some
     attributes: Mapping[Group, AttributeRows] = field(default_factory=dict)
 
     @classmethod

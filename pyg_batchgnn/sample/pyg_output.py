@@ -15,7 +15,7 @@ from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 from torch_geometric.sampler.base import SubgraphType
 
 from pyg_batchgnn.sample.negatives import NegativeMode
-from pyg_batchgnn.sample.plan import Direction
+from pyg_batchgnn.sample.sampling_plan import Direction
 from pyg_batchgnn.store import reversed_relation
 from pyg_batchgnn.types import Relation, SampledEdges, SampledMinibatch
 

@@ -312,6 +312,8 @@ def test_opcheck() -> None:
     words = begun()[1].words
     held = (graph.held(), graph.node, graph.first, graph.all_nodes, graph.num_edges)
     plan = kernels.sampling_rules(1, [4], None, ["edge_ids"], [1])
+    with pytest.raises(IndexError):  # a rule that no plan has
+        kernels.sampling_rules(1, [4], None, ["unknown"], [1])
     asked = (*held, words, [0, words.numel(), 0], False, False, False, 0, plan, 2)
     torch.library.opcheck(kernels.relay_answer, asked, test_utils=checks)
     node = torch.tensor([100, 149])

@@ -48,7 +48,7 @@ struct Plan {
   Subgraph subgraph = Subgraph::kDirectional;
   Labor labor = Labor::kNone;
 
-  // Sets a rule by the name that `SamplingPlan.rules` in sample/plan.py gives it.
+  // Sets a rule by the name that `SamplingPlan.rules` in sample/sampling_plan.py gives it.
   void set(const std::string& name, int64_t value) {
     const std::unordered_map<std::string, std::function<void()>> rules = {
         {"replace", [&] { replacement = static_cast<Replacement>(value); }},

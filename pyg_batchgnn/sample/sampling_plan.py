@@ -59,40 +59,33 @@ class SamplingPlan:
     >>> SamplingPlan((10, -1), Replacement.WITH).num_hops
     2
 
-    Attributes:
-        fanouts: neighbours to pick for each node of hop 0 (the seeds), 1, ...; -1 picks all. A
-            float f in (0, 1] picks ceil(f n) of the n allowed neighbours. Without fanouts a
-            minibatch is its seeds.
-        replacement: with `Replacement.WITH` a node that has any neighbour gets exactly as many
-            picks as the fanout says.
-        edge_ids: True if minibatches carry the input ids of their edges.
-        by_relation: the fanouts of relations that have their own, by relation, one per hop; other
-            relations have ``fanouts``. A mapping may be given.
-        disjoint: True if every seed has a subgraph of its own. Sampling by time always is disjoint.
-        temporal: which neighbours to pick in sampling by time.
-        time_window: with times, neighbours must not be older than this before the seed's time, in
-            the unit of the times; None: they may be of any age.
-        freeze: with times, later seeds are sampled at this time; None: all at their own.
-        subgraph: which edges the minibatch has.
-        labor: "hop", "layers" or "epoch": the destinations of a minibatch share a random word per
-            source, keyed by this, so that fewer distinct nodes are sampled (LABOR, Balin and
-            Catalyurek 2023). None: every destination picks by itself.
-
     Raises:
         ValueError, TypeError: a fanout is neither an integer from -1 on nor a float in (0, 1],
             relations differ in their hops, or ``labor`` does not go with another rule.
     """
 
+    #: neighbours to pick for each node of hop 0 (the seeds), 1, ...; -1 picks all. A float f in (0,
+    #: 1] picks ceil(f n) of the n allowed neighbours. Without fanouts a minibatch is its seeds.
     fanouts: Fanouts
+    #: with `Replacement.WITH` a node that has any neighbour gets exactly as many picks as the
+    #: fanout says
     replacement: Replacement = Replacement.WITHOUT
-    edge_ids: bool = True
+    edge_ids: bool = True  # True if minibatches carry the input ids of their edges
+    #: the fanouts of relations that have their own, by relation, one per hop; other relations have
+    #: ``fanouts``. A mapping may be given.
     by_relation: tuple[tuple[Relation, Fanouts], ...] = ()
+    #: True if every seed has a subgraph of its own. Sampling by time always is disjoint.
     disjoint: bool = False
-    temporal: TemporalStrategy = TemporalStrategy.UNIFORM
+    temporal: TemporalStrategy = TemporalStrategy.UNIFORM  # which neighbours to pick in sampling by time
+    #: with times, neighbours must not be older than this before the seed's time, in the unit of the
+    #: times; None: they may be of any age
     time_window: int | None = None
-    subgraph: Subgraph = Subgraph.DIRECTIONAL
+    subgraph: Subgraph = Subgraph.DIRECTIONAL  # which edges the minibatch has
+    #: "hop", "layers" or "epoch": the destinations of a minibatch share a random word per source,
+    #: keyed by this, so that fewer distinct nodes are sampled (LABOR, Balin and Catalyurek 2023).
+    #: None: every destination picks by itself.
     labor: str | None = None
-    freeze: int | None = None
+    freeze: int | None = None  # with times, later seeds are sampled at this time; None: all at their own
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "fanouts", tuple(map(_checked_fanout, self.fanouts)))
