@@ -12,7 +12,7 @@ from pyg_batchgnn.nn.decoders import in_batch_loss as in_batch_loss
 from pyg_batchgnn.nn.edge_features import GINEConv as GINEConv
 from pyg_batchgnn.nn.edge_features import NNConv as NNConv
 from pyg_batchgnn.nn.gat import GATConv as GATConv
-from pyg_batchgnn.nn.gatv2 import GATv2Conv as GATv2Conv
+from pyg_batchgnn.nn.gat import GATv2Conv as GATv2Conv
 from pyg_batchgnn.nn.gcn import GCNConv as GCNConv
 from pyg_batchgnn.nn.gin import GINConv as GINConv
 from pyg_batchgnn.nn.hetero import HeteroConv as HeteroConv

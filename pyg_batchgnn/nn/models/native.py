@@ -17,8 +17,7 @@ from torch_geometric.nn.resolver import normalization_resolver
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn.aggregated import Aggregated, aggregated_of
-from pyg_batchgnn.nn.gat import GATConv
-from pyg_batchgnn.nn.gatv2 import GATv2Conv
+from pyg_batchgnn.nn.gat import GATConv, GATv2Conv
 from pyg_batchgnn.nn.gcn import GCNConv
 from pyg_batchgnn.nn.gin import GINConv, Perceptron
 from pyg_batchgnn.nn.hetero import PieceEdges
