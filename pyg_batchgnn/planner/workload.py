@@ -228,30 +228,20 @@ class Rounds:
 
 @dataclass(frozen=True)
 class Prediction:
-    """A prediction for one epoch of one rank.
+    """A prediction for one epoch of one rank."""
 
-    Attributes:
-        setting: the setting that is predicted.
-        minibatches: the number of minibatches of a rank.
-        rounds: the number of exchanges.
-        rows: the distinct remote rows of all fetch groups.
-        topology_bytes, feature_bytes, gradient_bytes: bytes that a rank receives.
-        memory: the peak bytes of a rank's process.
-        seconds: seconds by phase: sampling, asking other ranks for edges, gathering, fetching rows,
-            forward, backward, exchanging gradients.
-        fits: True if the memory is available.
-    """
-
-    setting: PlannerSetting
-    minibatches: int
-    rounds: Rounds
-    rows: float
-    topology_bytes: float
-    feature_bytes: float
-    gradient_bytes: float
-    memory: float
+    setting: PlannerSetting  # the setting that is predicted
+    minibatches: int  # the number of minibatches of a rank
+    rounds: Rounds  # the number of exchanges
+    rows: float  # the distinct remote rows of all fetch groups
+    topology_bytes: float  # bytes of edges that a rank receives
+    feature_bytes: float  # bytes of rows that it receives
+    gradient_bytes: float  # bytes of gradients that it receives
+    memory: float  # the peak bytes of a rank's process
+    #: seconds by phase: sampling, asking other ranks for edges, gathering, fetching rows, forward,
+    #: backward, exchanging gradients
     seconds: dict[str, float]
-    fits: bool
+    fits: bool  # True if the memory is available
 
     @property
     def preparation(self) -> float:

@@ -52,19 +52,14 @@ class LabelColumn:
 
 @dataclass(frozen=True)
 class TableSplit:
-    """The split of a table's rows into "train", "val" and "test", in one of three ways.
+    """The split of a table's rows into "train", "val" and "test", in one of three ways."""
 
-    Attributes:
-        column: a column with the values train, val and test; rows with other values are in no
-            split.
-        fractions: the shares of the three splits, by a hash of the key (of links: of both keys).
-        train_until, val_until: times before `train_until` are for training, times before
-            `val_until` for validation, later ones for test.
-    """
-
+    #: a column with the values train, val and test; rows with other values are in no split
     column: str | None = None
+    #: the shares of the three splits, by a hash of the key (of links: of both keys)
     fractions: tuple[float, float, float] | None = None
-    train_until: Moment | None = None
+    train_until: Moment | None = None  # times before it are for training
+    #: times from there on and before it are for validation, later ones for test
     val_until: Moment | None = None
 
     @property
@@ -80,22 +75,15 @@ class TableSplit:
 
 @dataclass(frozen=True)
 class ColumnFeature:
-    """How a column becomes features.
+    """How a column becomes features."""
 
-    Attributes:
-        encoder: one of `ENCODERS`, such as "number" or "category".
-        limit: with "category", how many categories get a column; with "ids", how many get an id.
-        buckets: with "hashed", the number of columns.
-        parts: with "calendar", some of "hour", "weekday", "day" and "month".
-        unit, timezone: with "calendar", as in a `TimeColumn`.
-    """
-
-    encoder: str
+    encoder: str  # one of `ENCODERS`, such as "number" or "category"
+    #: with "category", how many categories get a column; with "ids", how many get an id
     limit: int | None = None
-    buckets: int = 64
-    parts: tuple[str, ...] = PARTS
-    unit: str | None = None
-    timezone: str = "UTC"
+    buckets: int = 64  # with "hashed", the number of columns
+    parts: tuple[str, ...] = PARTS  # with "calendar", some of "hour", "weekday", "day" and "month"
+    unit: str | None = None  # with "calendar", as in a `TimeColumn`
+    timezone: str = "UTC"  # with "calendar", as in a `TimeColumn`
 
 
 @dataclass(frozen=True)
@@ -129,25 +117,18 @@ class NodeTable:
 
 @dataclass(frozen=True)
 class EdgeTable:
-    """A table with one edge per row. All else is as in a `NodeTable`.
-
-    Attributes:
-        source, target: the columns that name the ends, in the order of the ends' keys.
-        time: when an edge comes into being.
-        label: what is to be predicted of the edges.
-        split: with a label, the edges for training, validation and test. Without one, the edges
-            become links to predict. None: nothing is predicted.
-        reverse: whether the reverse relation is stored too. None: as in `TableOptions`.
-    """
+    """A table with one edge per row. All else is as in a `NodeTable`."""
 
     files: tuple[str, ...]
-    source: tuple[str, ...]
-    target: tuple[str, ...]
-    time: TimeColumn | None = None
-    label: LabelColumn | None = None
+    source: tuple[str, ...]  # the columns that name the source, in the order of its key
+    target: tuple[str, ...]  # the columns that name the target, in the order of its key
+    time: TimeColumn | None = None  # when an edge comes into being
+    label: LabelColumn | None = None  # what is to be predicted of the edges
+    #: with a label, the edges for training, validation and test. Without one, the edges become
+    #: links to predict. None: nothing is predicted.
     split: TableSplit | None = None
     features: Mapping[str, ColumnFeature] = field(default_factory=dict)
-    reverse: bool | None = None
+    reverse: bool | None = None  # whether the reverse relation is stored too. None: as in `TableOptions`.
     format: str | None = None
     delimiter: str = ","
     nulls: tuple[str, ...] = ("",)

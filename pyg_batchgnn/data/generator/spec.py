@@ -102,36 +102,24 @@ class GeneratorSpec(GraphSpec):
 
     >>> generate(GeneratorSpec(nodes=1_000, classes=4)).num_nodes
     1000
-
-    Attributes:
-        nodes: number of nodes N, from 4 per class up to 2^31.
-        seed: seed of every random choice.
-        degree: mean number of neighbours aimed at; merging parallel edges loses about a tenth.
-        classes: number of classes C.
-        features: number of feature columns F.
-        exponent: exponent of the power law of degrees, above 2.
-        signal: length of a class's mean feature vector, in standard deviations of the noise.
-        label_noise: share of nodes with a random class as label: a ceiling on any accuracy.
-        train, val, test: share of nodes in each split.
-        half: 1 stores features as float16, 0 as float32.
     """
 
     KIND = "generated"
     ABOUT = "Power-law graph with nested communities"
     ORIGIN = "generator"
 
-    nodes: int = 100_000
-    seed: int = 0
-    degree: float = 16.0
-    classes: int = 16
-    features: int = 64
-    exponent: float = 2.5
-    signal: float = 1.5
-    label_noise: float = 0.05
-    train: float = 0.6
-    val: float = 0.2
-    test: float = 0.2
-    half: int = 0
+    nodes: int = 100_000  # number of nodes N, from 4 per class up to 2^31
+    seed: int = 0  # seed of every random choice
+    degree: float = 16.0  # mean number of neighbours aimed at; merging parallel edges loses about a tenth
+    classes: int = 16  # number of classes C
+    features: int = 64  # number of feature columns F
+    exponent: float = 2.5  # exponent of the power law of degrees, above 2
+    signal: float = 1.5  # length of a class's mean feature vector, in standard deviations of the noise
+    label_noise: float = 0.05  # share of nodes with a random class as label: a ceiling on any accuracy
+    train: float = 0.6  # share of nodes for training
+    val: float = 0.2  # share of nodes for validation
+    test: float = 0.2  # share of nodes for the test
+    half: int = 0  # 1 stores features as float16, 0 as float32
 
     def __post_init__(self) -> None:
         bounds = {
