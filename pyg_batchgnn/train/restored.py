@@ -42,7 +42,7 @@ class RestoreRequest:
         return Ranks.join(assign(TrainConfig(), list(self.ranks)).ranks)
 
     def config(self, written: TrainConfig) -> TrainConfig:
-        """Returns the run's configuration ``written`` with the changes. Raises `TrainError`."""
+        """Returns ``written`` with the changes. Raises `TrainError` for one that does not fit."""
         if self.evaluation is EvaluationKind.EXACT and written.is_timed:
             raise TrainError(
                 f"{self.run}: the run computes nodes from what is not later than themselves, and --exact "
