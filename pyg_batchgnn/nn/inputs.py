@@ -529,7 +529,7 @@ def features_of(minibatch: SampledMinibatch) -> RowView:
 
 
 def features_by_type(minibatch: SampledMinibatch) -> dict[str, Rows]:
-    """Returns features ``x`` [N_t, F] by node type, where there are some; a `RowView` is read in place."""
+    """Returns features ``x`` [N_t, F] by node type that has some; `RowView`s are read in place."""
     found: dict[str, Rows] = {}
     for name, group in zip(minibatch.schema.node_types, minibatch.schema.node_groups, strict=True):
         rows: Any = getattr(minibatch, "attributes", {}).get(group)
@@ -582,8 +582,8 @@ class HaloPass:
         )
 
     def inputs(self, layer: int, x: Rows) -> Rows:
-        """Returns ``x``, then the cached rows of halo nodes; int8 codes stay. ``x``: [own rows, F], of
-        the layer before, or features in layer 1. Raises ValueError for another number of rows."""
+        """Returns ``x``, then cached rows of halo nodes; int8 codes stay. ``x``: [own rows, F] of the
+        layer before, or features in layer 1. Raises ValueError for another number of rows."""
         rows = self._rows
         if x.size(0) != rows.own_rows(layer):
             raise ValueError(
