@@ -10,14 +10,18 @@ shape whose memory nobody touches. The graph is handed the rows themselves.
 
 from __future__ import annotations
 
+import abc
+import builtins
 import collections
 import functools
+import inspect
 import itertools
+import operator
 import os
 import sys
 import threading
 import types
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -161,18 +165,30 @@ class Capture:
     #: the numbers of sizes that were computed, as expressions, and what they are in this call
     sizes: list[tuple[Any, Any]] = field(default_factory=list)
     caught: bool = False  # the user's code caught an error
+    #: the classes, modules and functions that TorchDynamo read, and classes of other objects
+    seen: dict[int, Any] = field(default_factory=dict)
+    codes: set[types.CodeType] = field(default_factory=set)  # that TorchDynamo traced
+    names: set[str] = field(default_factory=set)  # that the user's code reads
 
     def __post_init__(self) -> None:
         self.modules = {id(one): one for one in self.model.modules()}
 
     def watched(self) -> AbstractContextManager[None]:
-        """Notes errors, and the expressions of sizes that the call computes or compares."""
+        """Notes errors, Python objects that are read, and the expressions of sizes that the call
+        computes or compares."""
         from torch._dynamo.symbolic_convert import InstructionTranslatorBase
+        from torch._dynamo.variables.builder import SourcelessBuilder, VariableBuilder
+        from torch._dynamo.variables.misc import PythonModuleVariable
         from torch._dynamo.variables.tensor import SymNodeVariable
         from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
         made, decided = SymNodeVariable.__init__, ShapeEnv.evaluate_sym_node
         handled = InstructionTranslatorBase.exception_handler
+        built, created, imported = (
+            VariableBuilder.__call__,
+            SourcelessBuilder.create,
+            PythonModuleVariable.__init__,
+        )
 
         def make(variable: Any, proxy: Any, number: Any, **options: Any) -> None:
             made(variable, proxy, number, **options)
@@ -188,8 +204,41 @@ class Capture:
                 self.caught |= not any(one in frame.f_code.co_filename for one in LIBRARIES)
             handled(frame, error)
 
-        places = {(SymNodeVariable, "__init__"): make, (ShapeEnv, "evaluate_sym_node"): decide}
-        return leaves.in_place({**places, (InstructionTranslatorBase, "exception_handler"): handle})
+        def build(builder: Any, value: Any) -> Any:
+            self._see(value, str(builder.name))
+            return built(builder, value)
+
+        def create(translator: Any, value: Any) -> Any:
+            self._see(value)
+            return created(translator, value)
+
+        def enter(variable: Any, value: Any, **options: Any) -> None:
+            self._see(value)
+            imported(variable, value, **options)
+
+        return leaves.in_place(
+            {
+                (SymNodeVariable, "__init__"): make,
+                (ShapeEnv, "evaluate_sym_node"): decide,
+                (InstructionTranslatorBase, "exception_handler"): handle,
+                (VariableBuilder, "__call__"): build,
+                (SourcelessBuilder, "create"): staticmethod(create),
+                (PythonModuleVariable, "__init__"): enter,
+            }
+        )
+
+    def _see(self, value: Any, name: str = "") -> None:
+        """Notes a Python object. Raises Refusal if TorchDynamo reads it as it is now, without a
+        guard. ``name``: how TorchDynamo reaches it."""
+        if now.capture is not self:
+            return
+        one = value if isinstance(value, _NAMED) else type(value)
+        if id(one) not in self.seen or one is not value:
+            self.seen[id(one)] = one
+            what = _unguarded(value, name)
+            if what is not None:
+                where = place_of("".join(torch._guards.TracingContext.extract_stack().format()))
+                raise Refusal(f"it reads {what}, whose changes PyTorch's tracer does not see ({where})")
 
     def check_writes(self) -> None:
         """Raises _WrittenError if ``forward`` writes to leaf modules or parts of them."""
@@ -224,55 +273,125 @@ class Capture:
             return None
 
 
-#: What Dynamo does not guard, though it follows it.
 LIBRARIES = ("-packages/", "<frozen ", f"{Path(__file__).parents[1]}/", f"{Path(os.__file__).parent}/")
-_UNGUARDED = ("vars", "__dict__", "lru_cache", "cache_info", "environ", "getenv")
-
-
-#: The users' classes with methods that were captured. No guard notices that they got others.
-CALLED = set[type]()
+_NAMED = (type, types.ModuleType, types.FunctionType)
 #: What may tell sizes of 0 from others without a decision by them.
 _BY_LAYOUT = {"is_contiguous", "stride", "guard_or_false", "guard_or_true", "statically_known_true"}
 
 
-def _check_code(capture: Capture) -> Collection[str]:
-    """Returns the names that the user's code reads. Raises Refusal for those without guards."""
-    names: dict[str, str] = {}
-    users = set[types.CodeType]()
-    for code in torch._guards.TracingContext.get_traced_code() or ():
+def _is_by_user(function: Any) -> bool:
+    code = getattr(function, "__code__", None)
+    return code is not None and not any(one in code.co_filename for one in LIBRARIES)
+
+
+def _unguarded(value: Any, name: str) -> str | None:
+    """Returns what TorchDynamo takes from an object as it is now; None if it guards it."""
+    if isinstance(value, type):
+        runs = [getattr(type(value), one, None) for one in ("__instancecheck__", "__getitem__", "__iter__")]
+        runs.append(getattr(value, "__class_getitem__", None))
+        if any(map(_is_by_user, runs)) or getattr(value, "_is_runtime_protocol", False):
+            return f"what {value.__name__} tells of itself by a function"
+    elif isinstance(value, functools._lru_cache_wrapper):
+        return f"the cache of {value.__name__}" if _is_by_user(value.__wrapped__) else None
+    elif isinstance(value, collections.deque):
+        return None if value.maxlen is None else "the greatest length of a deque"
+    elif isinstance(value, collections.OrderedDict):
+        return None if "_hooks" in name else "the order of an OrderedDict"
+    elif isinstance(value, types.ModuleType):
+        known = globals().get(f"__import_{value.__name__.replace('.', '_dot_')}", value)  # Dynamo's name
+        return None if known is value else f"another module {value.__name__} than before"
+    elif value is os.environ or isinstance(value, collections.ChainMap):
+        return "the environment" if value is os.environ else "a ChainMap"
+    return None
+
+
+class Unguarded:
+    """What TorchDynamo reads without a guard: methods of classes, all that stands in metaclasses,
+    the code of functions, names that a class, a module or a function does not have, modules by
+    their names, methods of tensors, builtins, and which classes are registered with others."""
+
+    def __init__(self) -> None:
+        self._names: dict[int, tuple[Mapping[str, Any], set[str]]] = {}  # of namespaces
+        self._parts: dict[int, tuple[Any, Callable[[Any], Any]]] = {}  # of functions and classes
+        self._before = self._now()
+
+    def _now(self) -> tuple[list[Any], list[Any]]:
+        found = [one for space, names in self._names.values() for one in map(space.get, names)]
+        for one, parts in self._parts.values():
+            found.extend(parts(one))
+        sizes = [abc.get_cache_token(), *(len(vars(one)) for one, _ in self._parts.values())]
+        return sizes, found
+
+    def has_changed(self) -> bool:
+        (sizes, before), (now_sizes, found) = self._before, self._now()
+        return sizes != now_sizes or not all(map(operator.is_, before, found))
+
+    def add(self, capture: Capture) -> None:
+        names = capture.names
+        for one in capture.seen.values():
+            if isinstance(one, type):
+                for kind in inspect.getmro(one) + inspect.getmro(type(one)):
+                    self._add_class(kind, capture)
+                continue
+            if isinstance(one, types.ModuleType):
+                self._names.setdefault(id(sys.modules), (sys.modules, set()))[1].add(one.__name__)
+            elif not _is_by_user(one):
+                continue
+            else:
+                self._parts[id(one)] = one, _OF_FUNCTIONS
+            self._add(one, names - vars(one).keys())
+        self._add(builtins, names & vars(builtins).keys())
+        self._add(Tensor, names & vars(Tensor).keys())
+        self._before = self._now()
+
+    def _add(self, one: Any, names: set[str]) -> None:
+        self._names.setdefault(id(one), (vars(one), set()))[1].update(names)
+
+    def _add_class(self, kind: type, capture: Capture) -> None:
+        users = is_users(kind)
+        for name, one in vars(kind).items():
+            function = getattr(one, "fget", None) or getattr(one, "__func__", one)
+            reads = issubclass(kind, type) or callable(one) or name[:2] == "__" or one is not function
+            traced = name == "forward" or getattr(function, "__code__", None) in capture.codes
+            if (users and reads) or traced:
+                self._add(kind, {name})
+                if isinstance(function, types.FunctionType):
+                    self._parts[id(function)] = function, _OF_FUNCTIONS
+        if users:
+            self._add(kind, capture.names - vars(kind).keys())
+            self._parts[id(kind)] = kind, _OF_CLASSES
+
+
+_OF_FUNCTIONS = operator.attrgetter("__code__", "__defaults__", "__kwdefaults__", "__annotations__")
+_OF_CLASSES = operator.attrgetter("__name__", "__qualname__", "__bases__")
+
+
+@functools.lru_cache(maxsize=1024)
+def is_users(kind: type) -> bool:
+    home = kind.__module__.partition(".")[0]
+    return home not in {"torch", "torch_geometric", "pyg_batchgnn", *sys.stdlib_module_names}
+
+
+def _check_code(capture: Capture) -> None:
+    """Notes the code that was traced. Raises Refusal if it reads what has no guards."""
+    capture.codes.update(torch._guards.TracingContext.get_traced_code() or ())
+    for code in capture.codes:
         file = code.co_filename
         if file.endswith("/torch/nn/utils/stateless.py"):
             raise Refusal("it calls a layer with other parameters than its own (functional_call)")
-        if not any(one in file for one in LIBRARIES):
+        if any(one in file for one in LIBRARIES):
+            continue
+        capture.names.update(code.co_names, (one for one in code.co_consts if isinstance(one, str)))
+        for name in {"vars", "__dict__", "getrecursionlimit"}.intersection(code.co_names):
             place = f"{file.rsplit('/', 1)[-1]}:{code.co_firstlineno}"
-            names.update(dict.fromkeys(code.co_names, place))
-            users.add(code)
-    files = {one.co_filename for one in users}
-    homes = [one for one in list(sys.modules.values()) if getattr(one, "__file__", None) in files]
-    kinds = {one for home in homes for one in vars(home).values() if isinstance(one, type)}
-    for kind in kinds:
-        methods = [one for base in kind.__mro__ for one in vars(base).values()]
-        CALLED.update({kind} if any(getattr(one, "__code__", None) in users for one in methods) else ())
-    for name, place in names.items():
-        if any(isinstance(vars(one).get(name), functools._lru_cache_wrapper) for one in homes):
-            raise Refusal(f"{name} has a cache, which PyTorch's tracer does not know ({place})")
-        if name in _UNGUARDED:
             raise Refusal(f"it reads {name}, whose changes PyTorch's tracer does not see ({place})")
-    for module in capture.modules.values():
-        for name in names.keys() & vars(module).keys():
-            value: Any = vars(module)[name]
-            bounded = isinstance(value, collections.deque) and value.maxlen is not None
-            if bounded or (isinstance(value, collections.OrderedDict) and not name.endswith("_hooks")):
-                what = "greatest length of the deque" if bounded else "order of the OrderedDict"
-                raise Refusal(f"PyTorch's tracer does not know the {what} {name} ({names[name]})")
-    return names
 
 
 def _backend(module: torch.fx.GraphModule, _: Any) -> Captured:
     capture = now.capture
     if capture is None:
         raise Miss
-    names = _check_code(capture)
+    _check_code(capture)
     capture.check_writes()
     if any("numpy" in getattr(type(one.target), "__name__", "") for one in module.graph.nodes):
         raise Refusal("it computes with NumPy")
@@ -292,7 +411,9 @@ def _backend(module: torch.fx.GraphModule, _: Any) -> Captured:
     values = [one.meta.get("example_value") for one in module.graph.nodes]
     modes = (getattr(one, "fake_mode", None) for one in values)
     environment = next((mode.shape_env for mode in modes if mode is not None), None)
-    sure = _BY_LAYOUT.isdisjoint(names) and _are_right([*capture.sizes, *_sizes_in(values)], environment)
+    sure = _BY_LAYOUT.isdisjoint(capture.names) and _are_right(
+        [*capture.sizes, *_sizes_in(values)], environment
+    )
     return Captured(module, inputs, _decided(environment), sure)
 
 

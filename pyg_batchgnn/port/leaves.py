@@ -32,6 +32,8 @@ _BETWEEN = "\x1f"
 #: The ``forward``, or ``propagate``, of the classes of leaves, and the names of their arguments.
 _originals: dict[tuple[type, str], Any] = {}
 _names: dict[type, tuple[str, ...]] = {}
+#: What they were in the first capture of all.
+_first: dict[tuple[type, str], Any] = {}
 
 
 class _Now(threading.local):
@@ -177,6 +179,10 @@ def as_leaves(
             continue
         functions[kind, name] = _FORWARDS[how][1]
         _originals[kind, name] = getattr(kind, name)
+        known, own = rules.kind_of(module), getattr(rules.kind_of(module), name)
+        of_library = known.__module__.startswith(("torch.", "torch_geometric."))
+        if _first.setdefault((known, name), own) is not own and of_library:
+            raise Refusal(f"{known.__name__}.{name} was replaced by another function")
         if how == "conv":
             code: Any = rules.kind_of(module).forward.__code__
             _names[kind] = code.co_varnames[1 : code.co_argcount]

@@ -21,7 +21,7 @@ from pyg_batchgnn import machine, nn, ops
 from pyg_batchgnn.port import foreign
 from pyg_batchgnn.port.batches import ArgumentTensor, Bound, bind
 from pyg_batchgnn.port.call import SCALARS, Call, Entry, Tracing, first_rows
-from pyg_batchgnn.port.capture import CALLED, Miss
+from pyg_batchgnn.port.capture import Miss, Unguarded
 from pyg_batchgnn.port.modules import is_symbolic, is_traced
 from pyg_batchgnn.port.recording import Axis, Count, Nodes, Refusal, mapped, tensors
 from pyg_batchgnn.port.structure import Memo, prefix
@@ -166,11 +166,14 @@ def _set_on_users(cls: Any, name: str, value: Any) -> None:
     type.__setattr__(cls if name.startswith(("__", "_abc_")) else cls.stands_for, name, value)
 
 
+_NAMES = ("__doc__", "__module__", "__qualname__")
+
+
 @functools.cache
 def traced_class(kind: Any) -> type[torch.nn.Module]:
     """Returns the class of an accelerated model of class ``kind``, with the same name."""
     meta: Any = type(type(kind).__name__, (type(kind),), {"__setattr__": _set_on_users})
-    body = {name: getattr(kind, name) for name in ("__doc__", "__module__", "__qualname__")}
+    body = {name: getattr(kind, name) for name in _NAMES}
     body |= {"stands_for": kind, "__reduce_ex__": _reduced}
     return meta(kind.__name__, (TracedModel, kind), body)
 
@@ -190,7 +193,7 @@ def run(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> Any:
         return Plain()
     if any(is_uninitialized_parameter(own) for one in modules for own in one._parameters.values()):
         return Plain()  # the first plain call says how wide lazy modules are
-    _check_classes(modules, tracing)
+    _forget_if_changed(type(model), tracing)
     try:
         call = Call(model, tracing, bound)
         arguments = call.arguments()
@@ -207,9 +210,7 @@ def run(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> Any:
             if len(tracing.graphs) >= _MOST_GRAPHS:
                 entry.refused[grads] = _TOO_MANY.format(_MOST_GRAPHS)
                 return Plain(None if "plain" in tracing.warned else entry.refused[grads])
-        result = call.capture(entry.function, arguments, call, entry.exact)
-        _check_classes(modules, tracing)
-        return result
+        return call.capture(entry.function, arguments, call, entry.exact)
     except Miss:
         entry.refused[grads] = "TorchDynamo is turned off"
     except Refusal as refusal:
@@ -323,25 +324,16 @@ def must_be_called(module: torch.nn.Module) -> bool:
     return hooked or changed or nn.is_watched(module)
 
 
-def _check_classes(modules: Sequence[torch.nn.Module], tracing: Tracing) -> None:
-    """Forgets all captured graphs if a user's class got other methods: no guard notices that."""
-    kinds = {one for module in modules for one in type(module).__mro__ if _is_users(one)}
-    kinds.update(one for kind in CALLED for one in kind.__mro__ if _is_users(one))
-    wrappers = (property, staticmethod, classmethod)
-    now = {
-        kind: {name: one for name, one in vars(kind).items() if callable(one) or isinstance(one, wrappers)}
-        for kind in kinds
-    }
-    if any(now.get(kind) != methods for kind, methods in tracing.classes.items()):
+def _forget_if_changed(kind: Any, tracing: Tracing) -> None:
+    """Forgets all captured graphs if what they depend on without a guard changed. ``kind``: the
+    class of the model, which has the names of the user's class."""
+    for name in (*_NAMES, "__name__") if kind.__reduce_ex__ is _reduced else ():
+        if getattr(kind, name) != getattr(kind.stands_for, name):
+            type.__setattr__(kind, name, getattr(kind.stands_for, name))
+    if tracing.unguarded.has_changed():
         tracing.entries.clear()
         tracing.differs.clear()
-    tracing.classes = now
-
-
-@functools.lru_cache(maxsize=1024)
-def _is_users(kind: type) -> bool:
-    home = kind.__module__.partition(".")[0]
-    return home not in ("torch", "torch_geometric", "pyg_batchgnn", "builtins", "abc", "typing")
+        tracing.unguarded = Unguarded()
 
 
 def _cut(result: Any, bound: Bound, axes: Sequence[Axis] | None) -> Any:

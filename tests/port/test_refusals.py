@@ -3,6 +3,7 @@ warning says what is different."""
 
 from __future__ import annotations
 
+import abc
 import collections
 import copy
 import functools
@@ -11,7 +12,9 @@ import math
 import os
 import random
 import re
+import sys
 import time
+import types
 import warnings
 from collections import Counter as Counted
 from collections.abc import Callable, Iterator
@@ -60,6 +63,20 @@ class Warmup:
     def next(self) -> float:
         self.step += 1
         return min(1.0, 0.25 * self.step)
+
+
+class Kind(type):
+    rate = 1.0
+
+
+class OfKind(metaclass=Kind):
+    def __init__(self, rate: float = 1.0) -> None:
+        self.scale = rate
+
+
+class Answers:
+    def __class_getitem__(cls, _: Any) -> float:
+        return float(COUNTS["rate"])
 
 
 @functools.lru_cache(maxsize=1)
@@ -122,6 +139,9 @@ def _reset() -> None:
     CALLS = Rich.calls = 0
     RANDOM.seed(1)
     Acts.act = lambda _, h: h / 2
+    Kind.rate, OfKind.__init__.__defaults__, Rich.__doc__ = 1.0, (1.0,), "a"
+    vars(time).pop("of_tests", None)
+    _put_module(None, 0)
     remembered.cache_clear()
     OUTSIDE.copy_(torch.linspace(0, 1, HIDDEN))
     os.environ.pop("BATCHGNN_TEST_RATE", None)
@@ -352,6 +372,17 @@ def _set(**values: tuple[Any, Any]) -> Callable[[Any, int], None]:
     return change
 
 
+def _put_module(_: Any, number: int) -> None:
+    sys.modules["batchgnn_test_rates"] = types.ModuleType("batchgnn_test_rates")
+    sys.modules["batchgnn_test_rates"].rate = 1.0 + number  # type: ignore[attr-defined]
+
+
+def imports(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    from batchgnn_test_rates import rate  # type: ignore[import-not-found]
+
+    return h * rate  # type: ignore[no-any-return]
+
+
 def _linear(weight: float) -> torch.nn.Module:
     made = torch.nn.Linear(HIDDEN, HIDDEN).double()
     torch.nn.init.constant_(made.weight, weight)
@@ -436,6 +467,49 @@ CASES: dict[str, Case] = {
         change=lambda _, n: os.environ.update(BATCHGNN_TEST_RATE=str(2 * n)),
         why="whose changes PyTorch's tracer does not see",
     ),
+    "environment by another name": Case(
+        lambda model, _, h: h * float(model.functions[1].get("BATCHGNN_TEST_RATE", "1")),
+        prepare=lambda model: model.functions.append(os.environ),
+        change=lambda _, n: os.environ.update(BATCHGNN_TEST_RATE=str(2 * n)),
+        why="the environment, whose changes",
+    ),
+    "metaclass": Case(lambda _, __, h: h * OfKind.rate, change=lambda _, n: setattr(Kind, "rate", 2.0 * n)),
+    "class that answers": Case(
+        lambda _, __, h: h * Answers[0],
+        change=lambda _, n: COUNTS.update(rate=2.0 * n),
+        why="tells of itself",
+    ),
+    "registered with a class": Case(
+        lambda model, _, h: h * 2 if isinstance(model.warmup, model.functions[0]) else h,
+        prepare=lambda model: model.functions.__setitem__(0, abc.ABCMeta("Abstract", (), {})),
+        change=lambda model, _: model.functions[0].register(Warmup),
+    ),
+    "imported": Case(imports, change=_put_module, why="another module batchgnn_test_rates than before"),
+    "docstring": Case(
+        lambda model, _, h: h * len(model.__doc__), change=lambda _, n: setattr(Rich, "__doc__", "ab" * n)
+    ),
+    "defaults of a class": Case(
+        lambda _, __, h: h * OfKind().scale,
+        change=lambda _, n: setattr(OfKind.__init__, "__defaults__", (2.0 * n,)),
+    ),
+    "name that a module gets": Case(
+        lambda _, __, h: h * getattr(time, "of_tests", 1.0),
+        change=lambda _, n: setattr(time, "of_tests", 2.0 * n),
+    ),
+    "class that shadows another's number": Case(
+        lambda model, _, h: h * model.scale_of_class,
+        prepare=lambda _: (
+            setattr(Net, "scale_of_class", 1.0),
+            "scale_of_class" in vars(Rich) and delattr(Rich, "scale_of_class"),
+        ),
+        change=lambda _, n: setattr(Rich, "scale_of_class", 2.0 * n),
+    ),
+    "chained dicts": Case(
+        lambda model, _, h: h * model.functions[0]["rate"],
+        prepare=lambda model: model.functions.__setitem__(0, collections.ChainMap({}, {"rate": 1.0})),
+        change=lambda model, n: model.functions[0].update(rate=2.0 * n),
+        why="a ChainMap",
+    ),
     "members of a set": Case(
         lambda model, _, h: h.tanh() if "tanh" in model.kinds else h.relu(),
         change=lambda model, n: (model.kinds.discard("tanh"), model.kinds.add(f"kind {n}")),
@@ -445,7 +519,7 @@ CASES: dict[str, Case] = {
         lambda model, _, h: h * next(iter(model.held.values())),
         prepare=lambda model: setattr(model, "held", collections.OrderedDict(one=1.0, two=2.0, three=3.0)),
         change=lambda model, _: model.held.move_to_end(next(iter(model.held))),
-        why="the order of the OrderedDict held",
+        why="the order of an OrderedDict",
     ),
     "number of NumPy": Case(
         lambda model, _, h: h * int(model.beta) * model.tau,
