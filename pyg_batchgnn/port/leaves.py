@@ -97,6 +97,12 @@ _LEARNS = torch.zeros((), requires_grad=True)
 
 
 @torch._dynamo.assume_constant_result  # type: ignore[untyped-decorator]
+def captures() -> bool:
+    """Returns whether this thread captures a model for `accelerate`."""
+    return now.capture is not None
+
+
+@torch._dynamo.assume_constant_result  # type: ignore[untyped-decorator]
 def _learns(number: int) -> bool | None:
     """Returns whether a leaf module has parameters with gradients; None if it is no leaf."""
     capture = now.capture

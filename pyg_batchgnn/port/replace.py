@@ -213,6 +213,7 @@ def _trace(
     else:
         sequential = model._batchgnn.is_sequential
     model._batchgnn = Tracing(trims, rows, report, check, is_sequential=sequential)  # type: ignore[assignment]
+    model.tell_of_own_forward()  # type: ignore[operator]
 
 
 def _has_a_forward(module: Module) -> bool:

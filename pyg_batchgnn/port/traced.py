@@ -14,11 +14,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
 from pyg_batchgnn import machine, nn, ops
-from pyg_batchgnn.port import foreign
+from pyg_batchgnn.port import foreign, leaves
 from pyg_batchgnn.port.batches import ArgumentTensor, Bound, bind
 from pyg_batchgnn.port.call import SCALARS, Call, Entry, Tracing, first_rows
 from pyg_batchgnn.port.capture import Miss, Unguarded
@@ -45,6 +46,8 @@ class TracedModel(torch.nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         if is_dynamo_compiling():
+            if not leaves.captures() and args and isinstance(args[0], _BATCHES):
+                return _call_apart(self, *args, **kwargs)  # in the user's torch.compile
             return self.users_forward(self, *args, **kwargs)
         own = self.users_forward
         if is_traced() or is_symbolic(*args, *kwargs.values()):
@@ -86,6 +89,19 @@ class TracedModel(torch.nn.Module):
             learn_result(self, tracing, bound)
         return _cut(result, bound, tracing.result) if plain.cuts else result
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name == "forward":
+            self.tell_of_own_forward()
+
+    def tell_of_own_forward(self) -> None:
+        if "forward" in vars(self):
+            self._batchgnn.warn(
+                "forward",
+                f"{type(self).__name__} has a forward of its own instance, and model(batch) returns what "
+                f"that returns; put it on the class, before accelerate(model)",
+            )
+
     @property
     def users_forward(self) -> Callable[..., Any]:
         """The user's ``forward``, as a function of the model and its arguments."""
@@ -121,6 +137,14 @@ class TracedModel(torch.nn.Module):
                 return TracedModel.forward(self, *args, **kwargs)
 
             type.__setattr__(cls, "forward", forward)
+
+
+_BATCHES = (Data, HeteroData, SampledMinibatch)
+
+
+@torch.compiler.disable(reason="model(batch) runs what accelerate captured")  # type: ignore[untyped-decorator]
+def _call_apart(model: TracedModel, *args: Any, **kwargs: Any) -> Any:
+    return model.forward(*args, **kwargs)
 
 
 def _is_cut(result: Any) -> bool:

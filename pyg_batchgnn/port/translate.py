@@ -276,8 +276,8 @@ class _Translator:
             self._of_nodes.update(made.results)
         seeds = any(isinstance(self._axis(one), SeedIds) for one in tensors((given, named)))
         read = refs((args, kwargs))
-        reads_rows = any(isinstance(self.found.axes[one], Nodes) or one in self._of_nodes for one in read)
-        if not by_row and not made.of_ends and not seeds and reads_rows:
+        more = {one for one in read if one in self._of_nodes or _is_of_more_nodes(self.found.axes[one])}
+        if not by_row and not made.of_ends and not seeds and more:
             made.note = f"{name} {rules.why_whole(func)}"
         if func is torch.stack and (*args[1:], *kwargs.values()) in ((), (0,)):
             self._stacks[made.result.number] = args[0]
@@ -448,7 +448,7 @@ class _Translator:
         rows = isinstance(axis, (Nodes, Edges))
         takes = least > 1 or rules.kind_of(module) in rules.ACTIVATES
         by_row = rows and takes and rules.computes_rows(module)
-        if rows and not by_row:
+        if isinstance(axis, (Nodes, Edges)) and axis.hops > 0 and not by_row:
             self._note = f"{_kind(module)} looks at all rows"
         in_place = getattr(module, "inplace", False)
         if in_place:
@@ -577,6 +577,11 @@ def _shape(value: Any) -> Tensor | None:
         hint = getattr(one.node, "hint", None)
         sizes.append(max(2, int(hint)) if isinstance(hint, int) else 2)
     return torch.empty((), dtype=value.dtype).expand(sizes)
+
+
+def _is_of_more_nodes(axis: Axis) -> bool:
+    """Returns whether a value has rows of other nodes than the seeds."""
+    return isinstance(axis, Nodes) and axis.hops > 0
 
 
 def _form_of_dim(place: ArgumentTensor, dim: int) -> Form | None:

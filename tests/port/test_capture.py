@@ -22,6 +22,7 @@ from pyg_batchgnn import MacrobatchLinkNeighborLoader, accelerate
 from pyg_batchgnn.port import execution, rules
 from tests.support.ported_models import CLASSES, FEATURES, GRAPH
 from tests.support.recorded_models import (
+    BATCH_SIZE,
     HIDDEN,
     Middle,
     Net,
@@ -39,11 +40,11 @@ from tests.support.tiers import each, in_all, some
 
 
 @contextmanager
-def said(*texts: str) -> Iterator[None]:
+def said(*texts: str) -> Iterator[list[Any]]:
     """Fails unless each text is in just one warning."""
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
-        yield
+        yield found
     told = [str(one.message) for one in found]
     for text in texts:
         assert sum(text in one for one in told) == 1, (text, told)
@@ -232,6 +233,57 @@ def test_edges_of_another_form_are_said() -> None:
             assert_close(ours(GRAPH.x.double(), sparse), plain(GRAPH.x.double(), sparse))
 
 
+def test_a_forward_of_an_instance_is_said() -> None:
+    ours, plain = pair(Net(lambda _, __, h: h))
+    with said("a forward of its own instance"):
+        for model in (plain, ours):
+            model.forward = lambda batch: batch.x
+    with said("a forward of its own instance"):
+        assert len(accelerate(plain)(batches()[0])) == len(ours(batches()[0])) > BATCH_SIZE
+
+
+class Normed(torch.nn.Module):
+    def __init__(self, first: bool) -> None:
+        super().__init__()
+        self.conv, self.first = pyg.SAGEConv(FEATURES, CLASSES), first
+
+    def forward(self, x: Tensor, edge_index: Tensor, batch_size: int) -> Tensor:
+        h = self.conv(x, edge_index)
+        return h[:batch_size].softmax(0) if self.first else h.softmax(0)[:batch_size]
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_what_looks_at_the_rows_of_the_seeds_alone_is_no_alarm(first: bool) -> None:
+    ours, plain = pair(Normed(first))
+    with said(*([] if first else ["softmax looks at all rows"])) as found:
+        compare(ours, plain, call=lambda model, batch: model(batch.x, batch.edge_index, batch.batch_size))
+    assert bool(found) != first
+
+
+class Keywords(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = pyg.SAGEConv(FEATURES, CLASSES)
+
+    def forward(self, x: Tensor, edge_index: Tensor, **options: Any) -> Tensor:
+        return self.conv(x, edge_index) * options.get("scale", 1.0)
+
+
+class KeywordsOfBatch(Keywords):
+    def forward(self, data: Any, **options: Any) -> Tensor:  # type: ignore[override]
+        return super().forward(data.x, data.edge_index, **options)
+
+
+def test_keywords_that_forward_does_not_name() -> None:
+    for kind, rows in ((Keywords, None), (KeywordsOfBatch, "seeds")):
+        ours, plain = pair(kind(), rows=rows)
+        for scale in (2.0, 3.0):
+            for one in batches():
+                wanted = plain.conv(one.x, one.edge_index)[: one.batch_size] * scale
+                assert_as_plain(ours, plain, ours(one, scale=scale), wanted)
+        assert_recorded(ours, 2)
+
+
 # Other tools ######################################################################################
 
 
@@ -250,6 +302,7 @@ def test_the_users_own_compilation_is_left_alone() -> None:
     compare(ours, plain)
     compiled(torch.ones(3))
     assert len(seen) == 1 and torch._dynamo.config.get_config_copy() == settings
+    compare(torch.compile(ours, backend=backend), plain)
     graphs = len(found_in(ours).graphs)
     torch._dynamo.reset()
     compare(ours, plain)
