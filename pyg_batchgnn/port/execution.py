@@ -298,7 +298,9 @@ def _trimmed(frame: Frame, step: ProgramStep, conv: Any) -> Tensor:
     axis: Any = frame.program.axes[reads.edges.number]
     above = min(hops + 1, axis.hops)
     edge_index = take(frame, reads.edges, axis.hops)[:, : frame.rows(axis, above)]
-    values = {name: take(frame, ref, above) for name, ref in reads.values.items()}
+    values, rows = (
+        {name: take(frame, ref, above) for name, ref in read.items()} for read in (reads.values, reads.rows)
+    )
     if isinstance(reads.sources, Mapping):  # the messages of a layer of the user's own
         rows = {name: take(frame, ref, above) for name, ref in reads.sources.items()}
         nodes = next(frame.program.axes[one] for one in refs(reads.sources))
@@ -308,7 +310,7 @@ def _trimmed(frame: Frame, step: ProgramStep, conv: Any) -> Tensor:
     x: Any = take(frame, reads.sources, above)
     if reads.targets != reads.sources:
         x = (x, take(frame, reads.targets, hops))
-    return foreign.call_trimmed(conv, x, edge_index, frame.rows(targets, hops), values)
+    return foreign.call_trimmed(conv, x, edge_index, frame.rows(targets, hops), values, rows)
 
 
 def _ending_of_conv(frame: Frame, step: ProgramStep, training: bool) -> nn.Update | None:

@@ -138,7 +138,7 @@ class Program:
     def _demand_above(self, call: Call, hops: int) -> None:
         reads = call.reads
         above = min(hops + 1, self.full(reads.edges.number))
-        self._ask((reads.sources, reads.values), above)
+        self._ask((reads.sources, reads.values, reads.rows), above)
         self._ask(reads.targets, hops)
         self._ask((reads.edges, reads.values.get("edge_weight")))  # a norm takes the weights of all edges
 

@@ -427,16 +427,19 @@ class _Translator:
         (x,), values = leaf.args, dict(leaf.kwargs)
         edge_index = values.pop("edge_index")
         sources, targets = x if isinstance(x, tuple) else (x, x)
-        reads = Reads(sources, targets, edge_index, values)
+        of_nodes = [name for name, one in values.items() if isinstance(self._axis_by_number(one), Nodes)]
+        beside = {name: values.pop(name) for name in of_nodes}
+        reads = Reads(sources, targets, edge_index, values, beside)
         reason = self._reason_against(reads)
         way: Way | str = f"{_kind(module)} {reason}"
         if reason is None:
-            way = self._judge(module, *self._shaped((x, edge_index, values)))
+            way = self._judge(module, *self._shaped((x, edge_index, {**values, **beside})))
         self._note = way if isinstance(way, str) else ""
         known = way if isinstance(way, Way) else None
         rows = self._axis_by_number(reads.targets)
         axis = rows if isinstance(rows, Nodes) else WHOLE
-        made = self._add(ModuleCall(path), (x, edge_index), values, axis, by_row=False, way=known)
+        named = {"edge_index": edge_index, **values, **beside}
+        made = self._add(ModuleCall(path), (x,), named, axis, by_row=False, way=known)
         made.reads = reads
         self._layer += 1
         return made
@@ -471,11 +474,13 @@ class _Translator:
         source, _, target = edges.name or (None, None, None)
         if (above.name, rows.name) != (source, target):
             return "is called with rows of other types than those of its edges"
-        cut = reads.sources is not reads.targets and rows.hops == edges.hops - 1
+        pairs = reads.sources is not reads.targets
+        cut = pairs and rows.hops == edges.hops - 1
         if above.hops != edges.hops or not (rows.hops == edges.hops or cut):
             return "is called with rows and edges of different hops"
-        if not values <= {Edges(edges.name, edges.hops)}:
-            return "is called with arguments that are no values of edges"
+        of_nodes = {self._axis_by_number(one) for one in reads.rows.values()}
+        if not values <= {Edges(edges.name, edges.hops)} or (of_nodes and (pairs or of_nodes != {above})):
+            return "is called with arguments that are values of neither nodes nor edges"
         return None
 
     def _propagated(self, path: str, conv: Any, leaf: Leaf) -> Call | None:

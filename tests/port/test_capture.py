@@ -260,30 +260,6 @@ def test_what_looks_at_the_rows_of_the_seeds_alone_is_no_alarm(first: bool) -> N
     assert bool(found) != first
 
 
-class Keywords(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv = pyg.SAGEConv(FEATURES, CLASSES)
-
-    def forward(self, x: Tensor, edge_index: Tensor, **options: Any) -> Tensor:
-        return self.conv(x, edge_index) * options.get("scale", 1.0)
-
-
-class KeywordsOfBatch(Keywords):
-    def forward(self, data: Any, **options: Any) -> Tensor:  # type: ignore[override]
-        return super().forward(data.x, data.edge_index, **options)
-
-
-def test_keywords_that_forward_does_not_name() -> None:
-    for kind, rows in ((Keywords, None), (KeywordsOfBatch, "seeds")):
-        ours, plain = pair(kind(), rows=rows)
-        for scale in (2.0, 3.0):
-            for one in batches():
-                wanted = plain.conv(one.x, one.edge_index)[: one.batch_size] * scale
-                assert_as_plain(ours, plain, ours(one, scale=scale), wanted)
-        assert_recorded(ours, 2)
-
-
 # Other tools ######################################################################################
 
 
