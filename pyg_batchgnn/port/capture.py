@@ -16,8 +16,8 @@ import collections
 import functools
 import inspect
 import itertools
-import operator
 import os
+import random
 import sys
 import threading
 import types
@@ -182,63 +182,47 @@ class Capture:
         from torch._dynamo.variables.tensor import SymNodeVariable
         from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-        made, decided = SymNodeVariable.__init__, ShapeEnv.evaluate_sym_node
-        handled = InstructionTranslatorBase.exception_handler
-        built, created, imported = (
-            VariableBuilder.__call__,
-            SourcelessBuilder.create,
-            PythonModuleVariable.__init__,
-        )
-
-        def make(variable: Any, proxy: Any, number: Any, **options: Any) -> None:
-            made(variable, proxy, number, **options)
-            self.sizes.extend(_sizes_in(number) if now.capture is self else ())
+        decided = ShapeEnv.evaluate_sym_node
 
         def decide(environment: Any, node: Any, *args: Any, **options: Any) -> Any:
             found = decided(environment, node, *args, **options)
             self.sizes.extend([(found, node.hint)] if now.capture is self else ())
             return found
 
-        def handle(frame: Any, error: Any) -> None:
-            if now.capture is self:
-                self.caught |= not any(one in frame.f_code.co_filename for one in LIBRARIES)
-            handled(frame, error)
+        def noted(home: Any, name: str, note: Callable[..., Any]) -> Callable[..., Any]:
+            own = getattr(home, name)
 
-        def build(builder: Any, value: Any) -> Any:
-            self._see(value, str(builder.name))
-            return built(builder, value)
+            def call(*args: Any, **options: Any) -> Any:
+                if now.capture is self:
+                    note(*args)
+                return own(*args, **options)
 
-        def create(translator: Any, value: Any) -> Any:
-            self._see(value)
-            return created(translator, value)
+            return call
 
-        def enter(variable: Any, value: Any, **options: Any) -> None:
-            self._see(value)
-            imported(variable, value, **options)
+        def handle(frame: Any, _: Any) -> None:
+            self.caught |= not any(one in frame.f_code.co_filename for one in LIBRARIES)
 
+        notes: list[tuple[Any, str, Callable[..., Any]]] = [
+            (SymNodeVariable, "__init__", lambda _, __, number: self.sizes.extend(_sizes_in(number))),
+            (InstructionTranslatorBase, "exception_handler", handle),
+            (VariableBuilder, "__call__", lambda builder, one: self._see(one, str(builder.name))),
+            (PythonModuleVariable, "__init__", lambda _, one: self._see(one)),
+        ]
+        create = noted(SourcelessBuilder, "create", lambda _, one: self._see(one))
         return leaves.in_place(
-            {
-                (SymNodeVariable, "__init__"): make,
-                (ShapeEnv, "evaluate_sym_node"): decide,
-                (InstructionTranslatorBase, "exception_handler"): handle,
-                (VariableBuilder, "__call__"): build,
-                (SourcelessBuilder, "create"): staticmethod(create),
-                (PythonModuleVariable, "__init__"): enter,
-            }
+            {(home, name): noted(home, name, note) for home, name, note in notes}
+            | {(ShapeEnv, "evaluate_sym_node"): decide, (SourcelessBuilder, "create"): staticmethod(create)}
         )
 
     def _see(self, value: Any, name: str = "") -> None:
         """Notes a Python object. Raises Refusal if TorchDynamo reads it as it is now, without a
         guard. ``name``: how TorchDynamo reaches it."""
-        if now.capture is not self:
-            return
         one = value if isinstance(value, _NAMED) else type(value)
-        if id(one) not in self.seen or one is not value:
-            self.seen[id(one)] = one
-            what = _unguarded(value, name)
-            if what is not None:
-                where = place_of("".join(torch._guards.TracingContext.extract_stack().format()))
-                raise Refusal(f"it reads {what}, whose changes PyTorch's tracer does not see ({where})")
+        self.seen[id(one)] = one
+        what = _unguarded(value, name)
+        if what is not None:
+            where = place_of("".join(torch._guards.TracingContext.extract_stack().format()))
+            raise Refusal(f"it reads {what}, whose changes PyTorch's tracer does not see ({where})")
 
     def check_writes(self) -> None:
         """Raises _WrittenError if ``forward`` writes to leaf modules or parts of them."""
@@ -250,8 +234,6 @@ class Capture:
         for one in effects:
             if type(one).__name__ == "UserDefinedClassVariable":
                 raise Refusal(f"it writes to {one.value}, which the tracer reads as it was before")
-            if type(one).__name__ == "RandomVariable" and one.source:
-                raise Refusal("it draws from a random.Random, whose state PyTorch's tracer does not see")
         changed = {id(self.place(one.source)) for one in effects if getattr(one, "source", None)}
         found = set()
         for number, module in self.modules.items():
@@ -291,18 +273,18 @@ def _unguarded(value: Any, name: str) -> str | None:
         runs.append(getattr(value, "__class_getitem__", None))
         if any(map(_is_by_user, runs)) or getattr(value, "_is_runtime_protocol", False):
             return f"what {value.__name__} tells of itself by a function"
-    elif isinstance(value, functools._lru_cache_wrapper):
-        return f"the cache of {value.__name__}" if _is_by_user(value.__wrapped__) else None
-    elif isinstance(value, collections.deque):
-        return None if value.maxlen is None else "the greatest length of a deque"
-    elif isinstance(value, collections.OrderedDict):
-        return None if "_hooks" in name else "the order of an OrderedDict"
     elif isinstance(value, types.ModuleType):
         known = globals().get(f"__import_{value.__name__.replace('.', '_dot_')}", value)  # Dynamo's name
         return None if known is value else f"another module {value.__name__} than before"
-    elif value is os.environ or isinstance(value, collections.ChainMap):
-        return "the environment" if value is os.environ else "a ChainMap"
-    return None
+    elif isinstance(value, functools._lru_cache_wrapper):
+        return f"the cache of {value.__name__}" if _is_by_user(value.__wrapped__) else None
+    elif isinstance(value, collections.OrderedDict):
+        return None if "_hooks" in name else "the order of an OrderedDict"
+    elif getattr(value, "maxlen", None) is not None and isinstance(value, collections.deque):
+        return "the greatest length of a deque"
+    elif isinstance(value, (collections.ChainMap, random.Random)):
+        return f"a {type(value).__name__}"
+    return "the environment" if value is os.environ else None
 
 
 class Unguarded:
@@ -311,41 +293,38 @@ class Unguarded:
     their names, methods of tensors, builtins, and which classes are registered with others."""
 
     def __init__(self) -> None:
-        self._names: dict[int, tuple[Mapping[str, Any], set[str]]] = {}  # of namespaces
-        self._parts: dict[int, tuple[Any, Callable[[Any], Any]]] = {}  # of functions and classes
-        self._before = self._now()
+        self._reads: dict[Any, Callable[[], Any]] = {}
+        self._before: list[Any] = []
 
-    def _now(self) -> tuple[list[Any], list[Any]]:
-        found = [one for space, names in self._names.values() for one in map(space.get, names)]
-        for one, parts in self._parts.values():
-            found.extend(parts(one))
-        sizes = [abc.get_cache_token(), *(len(vars(one)) for one, _ in self._parts.values())]
-        return sizes, found
+    def _now(self) -> list[Any]:
+        return [read() for read in self._reads.values()]
 
     def has_changed(self) -> bool:
-        (sizes, before), (now_sizes, found) = self._before, self._now()
-        return sizes != now_sizes or not all(map(operator.is_, before, found))
+        return not all(
+            one is other or (type(one) is type(other) is int and one == other)
+            for one, other in zip(self._before, self._now(), strict=True)
+        )
 
     def add(self, capture: Capture) -> None:
-        names = capture.names
+        self._reads[abc] = abc.get_cache_token
+        self._add(builtins, capture.names & vars(builtins).keys())
+        self._add(Tensor, capture.names & vars(Tensor).keys())
         for one in capture.seen.values():
             if isinstance(one, type):
                 for kind in inspect.getmro(one) + inspect.getmro(type(one)):
                     self._add_class(kind, capture)
-                continue
-            if isinstance(one, types.ModuleType):
-                self._names.setdefault(id(sys.modules), (sys.modules, set()))[1].add(one.__name__)
-            elif not _is_by_user(one):
-                continue
-            else:
-                self._parts[id(one)] = one, _OF_FUNCTIONS
-            self._add(one, names - vars(one).keys())
-        self._add(builtins, names & vars(builtins).keys())
-        self._add(Tensor, names & vars(Tensor).keys())
+            elif isinstance(one, types.ModuleType):
+                self._reads[sys, one.__name__] = functools.partial(sys.modules.get, one.__name__)
+                self._add(one, capture.names - vars(one).keys())
+            elif _is_by_user(one):
+                self._add(one, capture.names - vars(one).keys(), _OF_FUNCTIONS)
         self._before = self._now()
 
-    def _add(self, one: Any, names: set[str]) -> None:
-        self._names.setdefault(id(one), (vars(one), set()))[1].update(names)
+    def _add(self, one: Any, names: Iterable[str], attributes: Iterable[str] = ()) -> None:
+        for name in names:
+            self._reads[id(one), name] = functools.partial(vars(one).get, name)
+        for name in attributes:
+            self._reads[id(one), name] = functools.partial(getattr, one, name)
 
     def _add_class(self, kind: type, capture: Capture) -> None:
         users = is_users(kind)
@@ -354,16 +333,14 @@ class Unguarded:
             reads = issubclass(kind, type) or callable(one) or name[:2] == "__" or one is not function
             traced = name == "forward" or getattr(function, "__code__", None) in capture.codes
             if (users and reads) or traced:
-                self._add(kind, {name})
-                if isinstance(function, types.FunctionType):
-                    self._parts[id(function)] = function, _OF_FUNCTIONS
+                self._add(kind, [name])
+                self._add(function, (), _OF_FUNCTIONS if _is_by_user(function) else ())
         if users:
-            self._add(kind, capture.names - vars(kind).keys())
-            self._parts[id(kind)] = kind, _OF_CLASSES
+            self._add(kind, capture.names - vars(kind).keys(), ("__name__", "__qualname__", "__bases__"))
+            self._reads[id(kind), len] = functools.partial(len, vars(kind))
 
 
-_OF_FUNCTIONS = operator.attrgetter("__code__", "__defaults__", "__kwdefaults__", "__annotations__")
-_OF_CLASSES = operator.attrgetter("__name__", "__qualname__", "__bases__")
+_OF_FUNCTIONS = ("__code__", "__defaults__", "__kwdefaults__", "__annotations__")
 
 
 @functools.lru_cache(maxsize=1024)

@@ -439,7 +439,7 @@ CASES: dict[str, Case] = {
     "method of an object": Case(
         lambda _, __, h: Acts().act(h), change=lambda _, n: setattr(Acts, "act", lambda _, h: h * n)
     ),
-    "draws from an object": Case(lambda _, __, h: h * RANDOM.random(), why="a random.Random"),
+    "draws from an object": Case(lambda _, __, h: h * RANDOM.random(), why="a Random"),
     "cosine of a step": Case(cosine_of_a_step),
     "from outside": Case(lambda _, __, h: h * OUTSIDE),
     "adds to input": Case(adds_to_input, why="writes to an input"),
