@@ -16,15 +16,7 @@ from torch.utils.weak import WeakIdRef
 from pyg_batchgnn import nn, ops
 from pyg_batchgnn.port import foreign, rules
 from pyg_batchgnn.port.batches import ArgumentTensor, Batch, Bound
-from pyg_batchgnn.port.capture import (
-    LIBRARIES,
-    Capture,
-    Captured,
-    CapturedFunction,
-    Miss,
-    Unguarded,
-    run_graph,
-)
+from pyg_batchgnn.port.capture import LIBRARIES, Capture, Captured, CapturedFunction, Miss, Seen, run_graph
 from pyg_batchgnn.port.check import Trial, difference
 from pyg_batchgnn.port.execution import Frame
 from pyg_batchgnn.port.execution import run as run_program
@@ -125,7 +117,7 @@ class Tracing:
     told: set[str] = field(default_factory=set)  # the reasons that were reported
     #: of the last call, by node type: how many rows copies would have, and how many were computed
     encoded: dict[Any, tuple[int, int]] = field(default_factory=dict)
-    unguarded: Unguarded = field(default_factory=Unguarded)  # what the graphs depend on
+    seen: Seen = field(default_factory=Seen)  # what the graphs depend on without a guard
 
     def __deepcopy__(self, memo: Any) -> Tracing:
         return Tracing(self.trims, self.rows, self.report, self.check, self.is_sequential, self.share_dropout)
@@ -233,7 +225,7 @@ class Call:
         try:
             return function.capture(model.users_forward, arguments, capture, run)
         finally:
-            self._tracing.unguarded.add(capture)
+            self._tracing.seen.add(capture)
 
     def look(self, function: CapturedFunction, look: Callable[..., Any], exact: bool = False) -> str | None:
         """Calls ``look`` with the captured graph, which does not run, so that nothing has an

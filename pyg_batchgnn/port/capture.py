@@ -30,6 +30,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
+from torch.utils import _pytree as pytree
 
 from pyg_batchgnn.port import leaves, rules
 from pyg_batchgnn.port.batches import ArgumentTensor
@@ -287,7 +288,7 @@ def _unguarded(value: Any, name: str) -> str | None:
     return "the environment" if value is os.environ else None
 
 
-class Unguarded:
+class Seen:
     """What TorchDynamo reads without a guard: methods of classes, all that stands in metaclasses,
     the code of functions, names that a class, a module or a function does not have, modules by
     their names, methods of tensors, builtins, and which classes are registered with others."""
@@ -456,22 +457,10 @@ _SETTINGS = {
 _capturing = threading.RLock()
 
 
-def _returned(tree: Any) -> Any:
-    if isinstance(tree, Tensor):
-        return RETURNED(tree)
-    if type(tree) in (dict, collections.OrderedDict):
-        return type(tree)([(name, _returned(one)) for name, one in tree.items()])
-    if type(tree) in (tuple, list):
-        return type(tree)([_returned(one) for one in tree])
-    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return type(tree)(*[_returned(one) for one in tree])
-    return tree
-
-
 def _call(forward: Any, model: Any, arguments: Any) -> Any:
     if not is_dynamo_compiling():
         raise Miss
-    return _returned(forward(model, **arguments))
+    return pytree.tree_map_only(Tensor, RETURNED, forward(model, **arguments))
 
 
 class CapturedFunction:

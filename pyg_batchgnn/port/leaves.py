@@ -117,27 +117,27 @@ def _call(module: Any, tensors: list[Tensor], names: list[str]) -> list[Tensor]:
     return LEAF(tensors, id(module), _BETWEEN.join(names), learns)
 
 
-def _conv_forward(self: Any, *args: Any, **kwargs: Any) -> Any:
-    original = _original(self, "forward")
-    if not is_dynamo_compiling() or type(self) not in _names or _learns(id(self)) is None:
-        return original(self, *args, **kwargs)
-    given = dict(zip(_names[type(self)], args, strict=False))
-    given.update(kwargs)
+def _packed(given: Mapping[str, Any]) -> tuple[list[Tensor], list[str]] | None:
+    """Returns the tensors among arguments, and their names; None if others than None are left."""
     tensors: list[Tensor] = []
-    names, simple = ["conv"], True
+    names: list[str] = []
     for name, one in given.items():
-        if isinstance(one, Tensor):
-            tensors.append(one)
-            names.append(name)
-        elif isinstance(one, (tuple, list)) and len(one) == 2 and name == "x":
-            simple = simple and isinstance(one[0], Tensor) and isinstance(one[1], Tensor)
-            tensors.extend(one)
-            names.extend(("x.0", "x.1"))
-        elif one is not None:
-            simple = False
-    if simple and "edge_index" in names and ("x" in names or "x.0" in names):
-        return _call(self, tensors, names)[0]
-    return original(self, *args, **kwargs)
+        pair = name == "x" and isinstance(one, (tuple, list)) and len(one) == 2
+        for place, part in enumerate(one if pair else (one,)):
+            if isinstance(part, Tensor):
+                tensors.append(part)
+                names.append(f"{name}.{place}" if pair else name)
+            elif pair or part is not None:
+                return None
+    return tensors, names
+
+
+def _conv_forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+    if is_dynamo_compiling() and type(self) in _names and _learns(id(self)) is not None:
+        packed = _packed({**dict(zip(_names[type(self)], args, strict=False)), **kwargs})
+        if packed and "edge_index" in packed[1] and ("x" in packed[1] or "x.0" in packed[1]):
+            return _call(self, packed[0], ["conv", *packed[1]])[0]
+    return _original(self, "forward")(self, *args, **kwargs)
 
 
 def _forward_of_one(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -152,17 +152,11 @@ def _forward_of_one(self: Any, *args: Any, **kwargs: Any) -> Any:
 
 def _propagate(self: Any, edge_index: Any, size: Any = None, **kwargs: Any) -> Any:
     plain = _original(self, "propagate")(self, edge_index, size=size, **kwargs)
-    simple = isinstance(plain, Tensor) and isinstance(edge_index, Tensor)
-    if not is_dynamo_compiling() or not simple or _learns(id(self)) is None:
+    packed = _packed({"": plain, "edge_index": edge_index, **kwargs})
+    known = packed is not None and packed[1][:2] == ["", "edge_index"]
+    if not is_dynamo_compiling() or packed is None or not known or _learns(id(self)) is None:
         return plain
-    tensors, names = [plain, edge_index], ["propagate", "", "edge_index"]
-    for name, one in kwargs.items():
-        if isinstance(one, Tensor):
-            tensors.append(one)
-            names.append(name)
-        elif one is not None:
-            simple = False
-    return _call(self, tensors, names)[0] if simple else plain
+    return _call(self, packed[0], ["propagate", *packed[1]])[0]
 
 
 _FORWARDS = {

@@ -391,12 +391,6 @@ _OPERATORS = {
         "matmul",
     )
 }
-#: The place of ``inplace`` among the arguments.
-_INPLACE: dict[Any, int] = {}
-for _function in vars(F).values():
-    _code = getattr(_function, "__code__", None)
-    if _code is not None and "inplace" in _code.co_varnames[: _code.co_argcount]:
-        _INPLACE[_function] = _code.co_varnames.index("inplace")
 
 
 def out_of_place(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any] | None:
@@ -412,9 +406,8 @@ def out_of_place(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any] | No
             if getattr(home, name, None) is func and callable(other := getattr(home, name[:-1], None)):
                 return other, args, kwargs
         return functools.partial(_on_a_copy, func), args, kwargs
-    if kwargs.get("inplace"):
-        return func, args, {**kwargs, "inplace": False}
-    place = _INPLACE.get(func)
-    if place is not None and len(args) > place and args[place]:
-        return func, (*args[:place], False, *args[place + 1 :]), kwargs
-    return None
+    code = getattr(func, "__code__", None)
+    given = {} if code is None else dict(zip(code.co_varnames[: code.co_argcount], args, strict=False))
+    if given.get("inplace"):
+        return func, tuple({**given, "inplace": False}.values()), kwargs
+    return (func, args, {**kwargs, "inplace": False}) if kwargs.get("inplace") else None

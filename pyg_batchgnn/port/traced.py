@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,15 +13,17 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
+from torch.utils import _pytree as pytree
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
 from pyg_batchgnn import machine, nn, ops
-from pyg_batchgnn.port import foreign, leaves
+from pyg_batchgnn.port import foreign
 from pyg_batchgnn.port.batches import ArgumentTensor, Bound, bind
 from pyg_batchgnn.port.call import SCALARS, Call, Entry, Tracing, first_rows
-from pyg_batchgnn.port.capture import Miss, Unguarded
+from pyg_batchgnn.port.capture import Miss, Seen
+from pyg_batchgnn.port.leaves import captures
 from pyg_batchgnn.port.modules import is_symbolic, is_traced
 from pyg_batchgnn.port.recording import Axis, Count, Nodes, Refusal, mapped, tensors
 from pyg_batchgnn.port.structure import Memo, prefix
@@ -46,7 +47,7 @@ class TracedModel(torch.nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         if is_dynamo_compiling():
-            if not leaves.captures() and args and isinstance(args[0], _BATCHES):
+            if not captures() and args and isinstance(args[0], _BATCHES):
                 return _call_apart(self, *args, **kwargs)  # in the user's torch.compile
             return self.users_forward(self, *args, **kwargs)
         own = self.users_forward
@@ -67,7 +68,8 @@ class TracedModel(torch.nn.Module):
             )
         result = run(self, tracing, bound)
         if not isinstance(result, Plain):
-            if bound.seeds is not None and not _is_cut(result):
+            leaves = pytree.tree_leaves(result) if bound.seeds is not None else ()
+            if not all(isinstance(one, (Tensor, *SCALARS)) for one in leaves):
                 tracing.warn(
                     "uncut",
                     f"{type(self).__name__} returns a {type(result).__name__}, whose rows model(batch) does "
@@ -145,14 +147,6 @@ _BATCHES = (Data, HeteroData, SampledMinibatch)
 @torch.compiler.disable(reason="model(batch) runs what accelerate captured")  # type: ignore[untyped-decorator]
 def _call_apart(model: TracedModel, *args: Any, **kwargs: Any) -> Any:
     return model.forward(*args, **kwargs)
-
-
-def _is_cut(result: Any) -> bool:
-    if isinstance(result, (tuple, list)):
-        return all(map(_is_cut, result))
-    if type(result) in (dict, OrderedDict):
-        return all(map(_is_cut, result.values()))
-    return isinstance(result, (Tensor, *SCALARS))
 
 
 @functools.lru_cache(maxsize=64)
@@ -354,10 +348,10 @@ def _forget_if_changed(kind: Any, tracing: Tracing) -> None:
     for name in (*_NAMES, "__name__") if kind.__reduce_ex__ is _reduced else ():
         if getattr(kind, name) != getattr(kind.stands_for, name):
             type.__setattr__(kind, name, getattr(kind.stands_for, name))
-    if tracing.unguarded.has_changed():
+    if tracing.seen.has_changed():
         tracing.entries.clear()
         tracing.differs.clear()
-        tracing.unguarded = Unguarded()
+        tracing.seen = Seen()
 
 
 def _cut(result: Any, bound: Bound, axes: Sequence[Axis] | None) -> Any:
