@@ -278,24 +278,15 @@ _DEEPEST = 6
 
 
 def attributes_of(value: Any) -> dict[str, Any] | None:
-    """Returns the attributes of an object by name; None for modules, tensors and functions."""
+    """Returns the attributes of an object by name; None for modules, tensors and functions. Raises
+    Refusal if it may have others."""
     if isinstance(value, (type, Tensor, torch.nn.Module, FunctionType, BuiltinFunctionType)):
         return None
+    home, slots = type(value).__module__.partition(".")[0], getattr(type(value), "__slots__", None)
+    if slots and home not in sys.stdlib_module_names:
+        raise Refusal(f"the batch holds a {type(value).__name__}, whose class has __slots__")
     inside = getattr(value, "__dict__", None)
-    slots = [one for kind in type(value).__mro__ for one in _slots(kind) if hasattr(value, one)]
-    if slots:
-        return {**(inside or {}), **{name: getattr(value, name) for name in slots}}
     return inside if inside and isinstance(inside, dict) else None
-
-
-def _slots(kind: type) -> Sequence[str]:
-    """Returns the names in ``__slots__`` of a user's class. Classes of Python are left out, as they
-    compute such values when asked."""
-    if kind.__module__.partition(".")[0] in sys.stdlib_module_names:
-        return []
-    found = vars(kind).get("__slots__", ())
-    names = (found,) if isinstance(found, str) else tuple(found)
-    return [one for one in names if one not in ("__dict__", "__weakref__") and not one.startswith("__")]
 
 
 def _closed(source: Any, attributes: Any) -> Any:

@@ -146,7 +146,7 @@ def axis_of(value: Any, known: Mapping[str, Axis]) -> Axis:
     return known.get(str(value.shape[0]), WHOLE)
 
 
-class _WrittenError(Exception):
+class _Written(BaseException):
     """A ``forward`` that was to be captured writes to leaf modules. It has the set of their ids."""
 
 
@@ -226,7 +226,7 @@ class Capture:
             raise Refusal(f"it reads {what}, whose changes PyTorch's tracer does not see ({where})")
 
     def check_writes(self) -> None:
-        """Raises _WrittenError if ``forward`` writes to leaf modules or parts of them."""
+        """Raises _Written if ``forward`` writes to leaf modules or parts of them."""
         from torch._dynamo.symbolic_convert import InstructionTranslator
 
         effects: Any = InstructionTranslator.current_tx().output.side_effects._get_modified_vars()
@@ -244,7 +244,7 @@ class Capture:
             if leaves.kind_of_leaf(module) and any(id(each) in changed for part in parts for each in part):
                 found.add(number)
         if found - self.written:
-            raise _WrittenError(found)
+            raise _Written(found)
 
     def place(self, source: Any) -> Any:
         """Returns the argument or part of the model that TorchDynamo's source stands for, or
@@ -295,16 +295,14 @@ class Seen:
 
     def __init__(self) -> None:
         self._reads: dict[Any, Callable[[], Any]] = {}
-        self._before: list[Any] = []
+        self._before = self._now()
 
-    def _now(self) -> list[Any]:
-        return [read() for read in self._reads.values()]
+    def _now(self) -> tuple[list[Any], list[int]]:
+        found = [read() for read in self._reads.values()]
+        return found, [one if type(one) is int else id(one) for one in found]
 
     def has_changed(self) -> bool:
-        return not all(
-            one is other or (type(one) is type(other) is int and one == other)
-            for one, other in zip(self._before, self._now(), strict=True)
-        )
+        return self._now()[1] != self._before[1]
 
     def add(self, capture: Capture) -> None:
         self._reads[abc] = abc.get_cache_token
@@ -392,7 +390,9 @@ def _backend(module: torch.fx.GraphModule, _: Any) -> Captured:
     sure = _BY_LAYOUT.isdisjoint(capture.names) and _are_right(
         [*capture.sizes, *_sizes_in(values)], environment
     )
-    return Captured(module, inputs, _decided(environment), sure)
+    guards = [] if environment is None else [one.expr for one in environment.guards]
+    decided = {str(symbol) for one in guards if not _is_always(one) for symbol in one.free_symbols}
+    return Captured(module, inputs, decided, sure)
 
 
 def _sizes_in(value: Any) -> list[tuple[Any, Any]]:
@@ -410,11 +410,6 @@ def _are_right(sizes: Iterable[tuple[Any, Any]], environment: Any) -> bool:
     values = getattr(environment, "backed_var_to_val", None) or getattr(environment, "var_to_val", {})
     known = {(sympy.sympify(one), now) for one, now in sizes if now is not None}
     return all(one.xreplace(values) == now for one, now in known)
-
-
-def _decided(environment: Any) -> set[str]:
-    guards = [] if environment is None else [one.expr for one in environment.guards]
-    return {str(symbol) for one in guards if not _is_always(one) for symbol in one.free_symbols}
 
 
 def _is_always(guard: Any) -> bool:
@@ -502,30 +497,19 @@ class CapturedFunction:
             now.capture, now.run = capture, run
             CAPTURING.append(threading.get_ident())
             try:
-                return self._compile(forward, arguments, capture)
+                try:
+                    return self._compiled(forward, capture.model, arguments)
+                except _Written as written:
+                    capture.written.update(*written.args)
+                    return self._compiled(forward, capture.model, arguments)
             except torch._dynamo.exc.TorchDynamoException as error:
                 raise Refusal(_reason(error)) from error
             finally:
                 CAPTURING.pop()
                 now.capture, now.run = outer
 
-    def _compile(self, forward: Any, arguments: Mapping[str, Any], capture: Capture) -> Any:
-        try:
-            return self._compiled(forward, capture.model, arguments)
-        except torch._dynamo.exc.TorchDynamoException as error:
-            inside = getattr(error, "inner_exception", None) or error.__cause__
-            if not isinstance(inside, _WrittenError):
-                raise
-            capture.written.update(*inside.args)
-            return self._compiled(forward, capture.model, arguments)
-
 
 def _reason(error: BaseException) -> str:
-    inside: BaseException | None = error
-    while inside is not None and not isinstance(inside, Refusal):
-        inside = getattr(inside, "inner_exception", None) or inside.__cause__
-    if isinstance(inside, Refusal):
-        return inside.reason
     text = str(error).strip()
     first, *rest = text.splitlines() or [type(error).__name__]
     explained = next((one.strip() for one in rest if one.strip().startswith("Explanation:")), None)

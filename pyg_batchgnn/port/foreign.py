@@ -63,8 +63,8 @@ def call_trimmed(
     x: Rows,
     edge_index: Tensor,
     num_targets: int,
-    edge_values: Mapping[str, Any] | None = None,
-    node_values: Mapping[str, Any] | None = None,
+    edge_values: Mapping[str, Any],
+    node_values: Mapping[str, Any],
 ) -> Tensor:
     """Returns the first ``num_targets`` rows of the result of a layer without a `whole_reason`.
 
@@ -72,17 +72,16 @@ def call_trimmed(
     E], the in-edges of the first ``num_targets`` nodes, by target. ``edge_values``: of these edges.
     ``node_values``: of the first S nodes.
     """
-    if not isinstance(x, Tensor):
-        return conv((x[0], x[1][:num_targets]), edge_index=edge_index, **(edge_values or {}))
     pairs = _LAYERS.get(kind_of(conv), _NAMED).pairs(conv)
 
     def by_end(rows: Any) -> Any:
-        return (rows, rows[:num_targets]) if pairs and isinstance(rows, Tensor) else rows
+        if isinstance(rows, Tensor):
+            return (rows, rows[:num_targets]) if pairs else rows
+        return rows[0], rows[1][:num_targets]
 
-    options = {name: by_end(rows) for name, rows in (node_values or {}).items()}
-    options |= {"edge_index": edge_index, **(edge_values or {})}
-    out: Tensor = conv(by_end(x), **options)  # by place: hooks for lazy widths look for it there
-    return out if pairs else out[:num_targets]
+    beside = {name: by_end(rows) for name, rows in node_values.items()}
+    out: Tensor = conv(by_end(x), edge_index=edge_index, **edge_values, **beside)
+    return out[:num_targets]
 
 
 def kind_of(module: Module) -> type[Module]:
