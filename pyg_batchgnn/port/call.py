@@ -251,7 +251,11 @@ class Call:
         why = graph.wrong or graph.why_unfit(self._model, self._tracing.trims) or self.check(graph, inputs)
         if not why:
             try:
-                found = self._computed(graph, inputs)
+                rows = None
+                if self._bound.seeds is None and self._splits(graph, inputs):
+                    rows = self._with_seed_rows(graph, inputs)
+                seeds = self._bound.seeds is not None
+                found = self._outputs(graph, inputs, seeds=seeds) if rows is None else [rows]
             except _ERRORS as error:
                 why = f"its rows could not be computed by themselves: {type(error).__name__}: {error}"
                 graph.wrong = why
@@ -327,13 +331,6 @@ class Call:
             except Refusal as refusal:
                 graph.wrong = refusal.reason
         return graph.wrong
-
-    def _computed(self, graph: Graph, inputs: Sequence[Any]) -> list[Any]:
-        if self._bound.seeds is None and self._splits(graph, inputs):
-            rows = self._with_seed_rows(graph, inputs)
-            if rows is not None:
-                return [rows]
-        return self._outputs(graph, inputs, seeds=self._bound.seeds is not None)
 
     def _program(self, graph: Graph, inputs: Sequence[Any], *, seeds: bool) -> Program:
         if self._shared is None:

@@ -18,6 +18,7 @@ import inspect
 import itertools
 import os
 import random
+import re
 import sys
 import threading
 import types
@@ -431,23 +432,15 @@ def _is_always(guard: Any) -> bool:
 _OF_BATCHES = r"L\['arguments'\]"
 #: The settings of Dynamo for the time of a capture, in this thread alone. Numbers are constants of
 #: a graph until they change, and inputs of the next one.
-_SETTINGS = {
-    "skip_nnmodule_hook_guards": False,
-    "allow_unspec_int_on_nn_module": True,
-    "assume_static_by_default": True,
-    "automatic_dynamic_shapes": True,
-    "trace_numpy": False,
-    "optimize_ddp": False,
-    "specialize_float": False,
-    "specialize_int": False,
+_SETTINGS: dict[str, Any] = {
+    **dict.fromkeys(("allow_unspec_int_on_nn_module", "assume_static_by_default"), True),
+    **dict.fromkeys(("automatic_dynamic_shapes", "allow_rnn"), True),
+    **dict.fromkeys(("skip_nnmodule_hook_guards", "trace_numpy", "optimize_ddp", "disable"), False),
+    **dict.fromkeys(("specialize_float", "specialize_int", "suppress_errors"), False),
+    **dict.fromkeys(("error_on_recompile", "compiled_autograd"), False),
     "fake_tensor_cache_enabled": False,  # keys with symbols cost more than what is found
     "recompile_limit": 1000,
     "accumulated_recompile_limit": 100_000,
-    "suppress_errors": False,
-    "error_on_recompile": False,
-    "allow_rnn": True,
-    "compiled_autograd": False,
-    "disable": False,
 }
 _capturing = threading.RLock()
 
@@ -521,16 +514,12 @@ def _reason(error: BaseException) -> str:
 
 
 def place_of(trace: str | None) -> str:
-    nearest = ""
-    for line in reversed((trace or "").splitlines()):
-        head, found, rest = line.strip().partition('File "')
-        if head or not found:
-            continue
-        name, _, rest = rest.partition('", line ')
-        place = f"{name.rsplit('/', 1)[-1]}:{rest.split(',')[0].split()[0]}"
-        if "/pyg_batchgnn/port/" in name or "/torch/" in name or "importlib" in name:
-            continue
-        if "torch_geometric" not in name:
-            return place
-        nearest = nearest or place
-    return nearest
+    """Returns the innermost file and line of a traceback that is the user's, else PyG's."""
+    found = [(name, f"{Path(name).name}:{line}") for name, line in _IN_TRACES.findall(trace or "")][::-1]
+    ours = ("/pyg_batchgnn/port/", "/torch/", "importlib")
+    places = [(name, place) for name, place in found if not any(one in name for one in ours)]
+    of_users = [place for name, place in places if "torch_geometric" not in name]
+    return next(iter([*of_users, *(place for _, place in places)]), "")
+
+
+_IN_TRACES = re.compile(r'^ *File "(.+?)", line (\d+)', re.MULTILINE)

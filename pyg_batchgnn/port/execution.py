@@ -137,7 +137,7 @@ def run_step(frame: Frame, step: ProgramStep) -> None:
         first, *_ = refs((call.args, call.kwargs))
         result, done = take(frame, Ref(first), step.hops), False
     elif is_linear and len(call.args) == 1:
-        result, done = _multiply(frame, step, module), True
+        result, done = _multiply(frame, step, module)
     elif call.target in _LAYER_NORMS or (module is not None and is_row_wise_norm(module)):
         result, done = _normalise(frame, step, module)
     else:
@@ -209,15 +209,14 @@ def _normalise(frame: Frame, step: ProgramStep, module: torch.nn.Module | None) 
     return ops.layer_norm(x, *norm, **_ending(frame, step, x.shape)), True
 
 
-def _multiply(frame: Frame, step: ProgramStep, module: Any) -> Tensor:
+def _multiply(frame: Frame, step: ProgramStep, module: Any) -> tuple[Tensor, bool]:
     x = take(frame, step.call.args[0], step.hops, in_place=True)
     weight = module.weight
     takes = x.dtype == weight.dtype or (x.dtype is not torch.float64 and weight.dtype is not torch.float64)
-    ending = _ending(frame, step, x.shape)
     if len(x.shape) != 2 or not takes or not weight.is_cpu:
-        out: Tensor = module(x if isinstance(x, Tensor) else x.gather())
-        return ops.activate(out, **ending) if ending["relu"] or ending["drop"] else out
-    return ops.linear([x], [weight], module.bias, num_rows=x.size(0), **ending)
+        return module(x if isinstance(x, Tensor) else x.gather()), False
+    ending = _ending(frame, step, x.shape)
+    return ops.linear([x], [weight], module.bias, num_rows=x.size(0), **ending), True
 
 
 def _add_up(frame: Frame, step: ProgramStep) -> tuple[Tensor, bool]:

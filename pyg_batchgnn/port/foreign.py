@@ -340,12 +340,6 @@ _PYGS = (
 _GATHERS = {*rules.GETITEM, Tensor.index_select}
 
 
-def is_pygs(files: Sequence[str]) -> bool:
-    inner = next((one for one in reversed(files) if "/torch/" not in one), "")
-    template = "_propagate_" in inner.rsplit("/", 1)[-1]
-    return template or ("/torch_geometric/" in inner and any(one in inner for one in _PYGS))
-
-
 def reason_of_own(recording: Recording, result: int, begin: Collection[int]) -> str | None:
     """Returns why the messages of a user's layer must be passed for all rows, as a clause, or None.
     ``result``: the value that ``propagate`` returned. ``begin``: the values given to it."""
@@ -360,7 +354,10 @@ def reason_of_own(recording: Recording, result: int, begin: Collection[int]) -> 
         open_ones += refs((call.args, call.kwargs))
         axes = [recording.axes[one] for one in call.results]
         gathers = call.target in _GATHERS and isinstance(axes[0], Edges)
-        if call.by_row or gathers or is_pygs(call.files) or recording.are_fixed(call.results):
+        home = next((one for one in reversed(call.files) if "/torch/" not in one), "")
+        pygs = "/torch_geometric/" in home and any(one in home for one in _PYGS)
+        pygs = pygs or "_propagate_" in home.rsplit("/", 1)[-1]  # which it generates
+        if call.by_row or gathers or pygs or recording.are_fixed(call.results):
             continue
         return f"is not known, and {call.note or 'it looks at all rows or edges'} ({call.where})"
     return None

@@ -134,19 +134,26 @@ def is_by_row(
     return False
 
 
-def is_known(function: Any) -> bool:
-    known = (_BY_ELEMENT, _BY_DIM, _PRODUCT, RESHAPES, _TRANSPOSES, _EMBEDDING, _LAYER_NORM, _BATCHED)
-    others: set[Any] = {torch.einsum, F.one_hot, *GETITEM}
-    return any(function in one for one in (*known, _GROUP_NORM, _CELL, DROPOUTS, others))
+_NAMED = {*_BY_ELEMENT, *_BY_DIM, *_PRODUCT, *RESHAPES, *_TRANSPOSES, *GETITEM}
+#: Those that draw no random numbers, or draw them row by row.
+KNOWN = {
+    *_NAMED,
+    *_EMBEDDING,
+    *_LAYER_NORM,
+    *_BATCHED,
+    *_GROUP_NORM,
+    *_CELL,
+    *DROPOUTS,
+    torch.einsum,
+    F.one_hot,
+}
 
 
 def why_whole(function: Callable[..., Any]) -> str:
     if function in _BY_ELEMENT:
         return "meets values of other rows"
-    named = (_BY_DIM, KEEPS_STATISTICS, _PRODUCT, RESHAPES, _TRANSPOSES)
-    if function in GETITEM or any(function in one for one in named):
-        return "looks at all rows"
-    return "is not known to compute each row by itself"
+    known = function in _NAMED or function in KEEPS_STATISTICS
+    return "looks at all rows" if known else "is not known to compute each row by itself"
 
 
 def _broadcasts(given: Sequence[Tensor], rows: Callable[[Any], bool]) -> bool:

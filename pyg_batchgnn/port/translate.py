@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -147,7 +148,9 @@ class _Translator:
         elif isinstance(place, Count):
             self._env[node] = place
         elif isinstance(place, ArgumentTensor) and dim is not None:
-            form = _form_of_dim(place, dim)
+            form, sizes = form_of(place.axis, dim), place.columns or ()
+            if form is None and 0 < dim <= len(sizes):
+                form = Form.of({}, sizes[dim - 1])
             self._env[node] = Count(0, form) if form is not None else ref
 
     def _ref(self, leaf: Any) -> Any:
@@ -243,7 +246,7 @@ class _Translator:
         refused = func in rules.WRITES or rules.is_state(func)
         if refused or isinstance(func, torch._ops.HigherOrderOperator):
             raise self._refusal(rules.why_refused(func))
-        if not rules.is_known(func) and rules.draws(self._node):
+        if func not in rules.KNOWN and rules.draws(self._node):
             raise self._refusal(f"{name} draws random numbers")
         if (total := self._of_stack(func, args, kwargs)) is not None:
             return total
@@ -276,7 +279,9 @@ class _Translator:
             self._of_nodes.update(made.results)
         seeds = any(isinstance(self._axis(one), SeedIds) for one in tensors((given, named)))
         read = refs((args, kwargs))
-        more = {one for one in read if one in self._of_nodes or _is_of_more_nodes(self.found.axes[one])}
+        axes = {self.found.axes[one] for one in read}
+        more = any(isinstance(one, Nodes) and one.hops > 0 for one in axes)  # than the rows of the seeds
+        more = more or not self._of_nodes.isdisjoint(read)
         if not by_row and not made.of_ends and not seeds and more:
             made.note = f"{name} {rules.why_whole(func)}"
         if func is torch.stack and (*args[1:], *kwargs.values()) in ((), (0,)):
@@ -529,7 +534,7 @@ class _Translator:
         where = place_of(self._node.meta.get("stack_trace") or self._node.stack_trace)
         call = Call(target, tuple(args), dict(kwargs), refs(tree), by_row, way, self._layer, where, tree=tree)
         call.note, self._note = self._note, ""
-        call.files = _files(self._node.stack_trace)
+        call.files = tuple(re.findall(r'^ *File "(.+?)"', self._node.stack_trace or "", re.MULTILINE))
         if not self._of_nodes.isdisjoint(refs((args, kwargs))):
             self._of_nodes.update(one for one in call.results if isinstance(self.found.axes[one], Edges))
         if isinstance(value, Tensor):
@@ -584,26 +589,9 @@ def _shape(value: Any) -> Tensor | None:
     return torch.empty((), dtype=value.dtype).expand(sizes)
 
 
-def _is_of_more_nodes(axis: Axis) -> bool:
-    """Returns whether a value has rows of other nodes than the seeds."""
-    return isinstance(axis, Nodes) and axis.hops > 0
-
-
-def _form_of_dim(place: ArgumentTensor, dim: int) -> Form | None:
-    if (form := form_of(place.axis, dim)) is not None:
-        return form
-    sizes = place.columns
-    return Form.of({}, sizes[dim - 1]) if sizes is not None and 0 < dim <= len(sizes) else None
-
-
 def _constant(value: Any) -> int | None:
     return value.node.maybe_as_int() if isinstance(value, torch.SymInt) else None
 
 
 def _kind(module: torch.nn.Module) -> str:
     return rules.kind_of(module).__name__
-
-
-def _files(trace: str | None) -> tuple[str, ...]:
-    lines = (one.strip() for one in (trace or "").splitlines())
-    return tuple(one.split('"')[1] for one in lines if one.startswith('File "'))
