@@ -82,7 +82,7 @@ class Graph:
             if call.message_passing is None:
                 # which rows it looks at, and which it writes to
                 looks = rules.computes_rows(conv), rules.takes_row_statistics(conv)
-                state = *looks, getattr(conv, "inplace", False), conv.training
+                state = *looks, getattr(conv, "inplace", False)
                 if self.states.setdefault(number, state) != state:
                     return f"options of {call.target.path} changed"
             if call.message_passing is Way.TRIMMED and call.target.method == "forward":

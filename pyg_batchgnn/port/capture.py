@@ -184,37 +184,30 @@ class Capture:
         from torch._dynamo.variables.tensor import SymNodeVariable
         from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-        decided = ShapeEnv.evaluate_sym_node
-
-        def decide(environment: Any, node: Any, *args: Any, **options: Any) -> Any:
-            found = decided(environment, node, *args, **options)
-            self.sizes.extend([(found, node.hint)] if now.capture is self else ())
-            return found
-
         def noted(home: Any, name: str, note: Callable[..., Any]) -> Callable[..., Any]:
             own = getattr(home, name)
 
             def call(*args: Any, **options: Any) -> Any:
+                found = own(*args, **options)
                 if now.capture is self:
-                    note(*args)
-                return own(*args, **options)
+                    note(found, *args)
+                return found
 
             return call
 
-        def handle(frame: Any, _: Any) -> None:
+        def handle(_: Any, frame: Any, __: Any) -> None:
             self.caught |= not any(one in frame.f_code.co_filename for one in LIBRARIES)
 
         notes: list[tuple[Any, str, Callable[..., Any]]] = [
-            (SymNodeVariable, "__init__", lambda _, __, number: self.sizes.extend(_sizes_in(number))),
+            (SymNodeVariable, "__init__", lambda _, __, ___, number: self.sizes.extend(_sizes_in(number))),
+            (ShapeEnv, "evaluate_sym_node", lambda found, _, one, *__: self.sizes.append((found, one.hint))),
             (InstructionTranslatorBase, "exception_handler", handle),
-            (VariableBuilder, "__call__", lambda builder, one: self._see(one, str(builder.name))),
-            (PythonModuleVariable, "__init__", lambda _, one: self._see(one)),
+            (VariableBuilder, "__call__", lambda _, builder, one: self._see(one, str(builder.name))),
+            (PythonModuleVariable, "__init__", lambda _, __, one: self._see(one)),
         ]
-        create = noted(SourcelessBuilder, "create", lambda _, one: self._see(one))
-        return leaves.in_place(
-            {(home, name): noted(home, name, note) for home, name, note in notes}
-            | {(ShapeEnv, "evaluate_sym_node"): decide, (SourcelessBuilder, "create"): staticmethod(create)}
-        )
+        create = noted(SourcelessBuilder, "create", lambda _, __, one: self._see(one))
+        functions = {(home, name): noted(home, name, note) for home, name, note in notes}
+        return leaves.in_place({**functions, (SourcelessBuilder, "create"): staticmethod(create)})
 
     def _see(self, value: Any, name: str = "") -> None:
         """Notes a Python object. Raises Refusal if TorchDynamo reads it as it is now, without a

@@ -142,8 +142,7 @@ def _conv_forward(self: Any, *args: Any, **kwargs: Any) -> Any:
 
 def _forward_of_one(self: Any, *args: Any, **kwargs: Any) -> Any:
     simple = not kwargs and len(args) > 0 and isinstance(args[0], (Tensor, list))
-    for one in args[1:]:
-        simple = simple and one is None
+    simple = simple and all(one is None for one in args[1:])
     if not is_dynamo_compiling() or not simple or _learns(id(self)) is None:
         return _original(self, "forward")(self, *args, **kwargs)
     several = isinstance(args[0], list)

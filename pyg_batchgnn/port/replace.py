@@ -229,8 +229,6 @@ def _visit(module: Module, name: str, places: Counter[int], report: Acceleration
             if isinstance(module, TracedModel):
                 module._batchgnn = Tracing(report=tell)
             report.replaced.append(Replaced(name, kind.__name__))
-    if kind is modules.AcceleratedTrim.stands_for:
-        module.__class__ = modules.AcceleratedTrim
     of_users = not kind.__module__.startswith(("torch.", "torch_geometric.", "pyg_batchgnn."))
     is_layer = isinstance(module, (MessagePassing, torch.nn.ModuleList, torch.nn.ModuleDict))
     has_layers = any(isinstance(one, MessagePassing) for one in module.modules())
