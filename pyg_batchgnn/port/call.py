@@ -406,7 +406,9 @@ class Call:
         leaves = self._taking_gradients(inputs)
         if not leaves:
             return rows
-        if rows._is_view() or any(isinstance(one, Tensor) and _share_memory(one, rows) for one in inputs):
+        strided = (one for one in inputs if isinstance(one, Tensor) and one.layout is torch.strided)
+        memory = {one.untyped_storage().data_ptr() for one in strided}
+        if rows._is_view() or rows.untyped_storage().data_ptr() in memory:
             rows = rows.clone()  # which is overwritten
         autocast = functools.partial(
             torch.autocast, "cpu", torch.get_autocast_dtype("cpu"), torch.is_autocast_enabled("cpu")
@@ -461,13 +463,6 @@ def _tensors_of(model: torch.nn.Module) -> list[Tensor]:
 
 
 SCALARS = (int, float, bool, str, type(None))
-
-
-def _share_memory(one: Tensor, other: Tensor) -> bool:
-    if one is other:
-        return True
-    memory = [each.untyped_storage() for each in (one, other) if each.layout is torch.strided]
-    return len(memory) == 2 and memory[0].nbytes() > 0 and memory[0].data_ptr() == memory[1].data_ptr()
 
 
 def first_rows(one: Any, axis: Any, bound: Bound) -> Any:

@@ -497,12 +497,10 @@ class CapturedFunction:
 
 def _reason(error: BaseException) -> str:
     text = str(error).strip()
-    first, *rest = text.splitlines() or [type(error).__name__]
-    explained = next((one.strip() for one in rest if one.strip().startswith("Explanation:")), None)
-    what = first.strip().rstrip(".")
-    if explained:
-        what = f"{what}: {explained.removeprefix('Explanation:').strip()}".rstrip(".")
-    place = place_of(text) or place_of("\n".join(str(getattr(error, "real_stack", "")).splitlines()))
+    what = (text or type(error).__name__).partition("\n")[0].strip().rstrip(".")
+    explained = re.search(r"^ *Explanation: *(.+?)[. ]*$", text, re.MULTILINE)
+    what += f": {explained[1]}" if explained else ""
+    place = place_of(f"{getattr(error, 'real_stack', '')}\n{text}")
     return f"PyTorch's tracer stopped ({what}){f' ({place})' if place else ''}"
 
 

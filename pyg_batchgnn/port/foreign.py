@@ -195,15 +195,9 @@ def how_to_name(conv: Module) -> str:
     )
 
 
-_MESSAGE_HOOKS = tuple(
-    f"_{step}_forward_{when}"
-    for step in ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
-    for when in ("pre_hooks", "hooks")
-)
-
-
 def has_message_hooks(conv: MessagePassing) -> bool:
-    return any(getattr(conv, name) for name in _MESSAGE_HOOKS)
+    steps = ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
+    return any(getattr(conv, f"_{step}_forward_{when}") for step in steps for when in ("pre_hooks", "hooks"))
 
 
 def _why_by_state(conv: Any) -> str | None:

@@ -58,7 +58,7 @@ HasRows = Callable[[Any], bool]  # whether a tensor has the rows in question
 _HOMES = (torch, Tensor, F, torch.special, torch._C._nn, operator)
 
 
-def _named(names: Iterable[str]) -> dict[Any, str]:
+def named(names: Iterable[str]) -> dict[Any, str]:
     found: dict[Any, str] = {}
     for name in names:
         for home in _HOMES:
@@ -68,22 +68,22 @@ def _named(names: Iterable[str]) -> dict[Any, str]:
     return found
 
 
-ACTIVATIONS = _named(f"{one}{end}" for one in _ACTIVATIONS.split() for end in ("", "_"))
-_BY_ELEMENT = _named((*_ACTIVATIONS.split(), *_ELEMENTWISE.split()))
-_BY_DIM = _named(_ALONG)
-_PRODUCT, RESHAPES = _named(_PRODUCTS), _named(_RESHAPE_NAMES)
-_TRANSPOSES = _named(("transpose", "swapaxes", "swapdims", "movedim", "permute"))
+ACTIVATIONS = named(f"{one}{end}" for one in _ACTIVATIONS.split() for end in ("", "_"))
+_BY_ELEMENT = named((*_ACTIVATIONS.split(), *_ELEMENTWISE.split()))
+_BY_DIM = named(_ALONG)
+_PRODUCT, RESHAPES = named(_PRODUCTS), named(_RESHAPE_NAMES)
+_TRANSPOSES = named(("transpose", "swapaxes", "swapdims", "movedim", "permute"))
 _CELL = {getattr(torch._VF, name) for name in ("gru_cell", "lstm_cell", "rnn_tanh_cell", "rnn_relu_cell")}
-_CELL |= _named(("gru_cell", "lstm_cell", "rnn_tanh_cell", "rnn_relu_cell")).keys()
+_CELL |= named(("gru_cell", "lstm_cell", "rnn_tanh_cell", "rnn_relu_cell")).keys()
 #: Take rows [N, C, L], or [N, C, H, W], of as many dimensions. With fewer there is one row.
 _BATCHED = dict.fromkeys((torch.conv1d, F.max_pool1d, torch.avg_pool1d, F.adaptive_avg_pool1d), 3)
 _BATCHED |= {torch.conv2d: 4}
 _LAYER_NORM = {F.layer_norm, torch.layer_norm, F.rms_norm, torch.rms_norm}
 _GROUP_NORM, _EMBEDDING = {F.group_norm, torch.group_norm}, {F.embedding, torch.embedding}
 #: Write to running statistics among their arguments.
-KEEPS_STATISTICS = _named(("batch_norm", "instance_norm"))
+KEEPS_STATISTICS = named(("batch_norm", "instance_norm"))
 #: Draw from torch's generator, row by row: another number of rows draws other numbers.
-DROPOUTS = _named(("dropout", "alpha_dropout", "feature_alpha_dropout", "feature_dropout", "rrelu"))
+DROPOUTS = named(("dropout", "alpha_dropout", "feature_alpha_dropout", "feature_dropout", "rrelu"))
 
 
 def is_by_row(
@@ -311,7 +311,7 @@ def takes_row_statistics(module: torch.nn.Module) -> bool:
 
 
 #: Functions that change what tensors are, or compute gradients.
-WRITES = {*_named(("requires_grad_", "backward", "set_", "resize_", "register_hook", "retain_grad"))}
+WRITES = {*named(("requires_grad_", "backward", "set_", "resize_", "register_hook", "retain_grad"))}
 WRITES |= {torch.autograd.grad, torch.autograd.backward}
 #: Functions that draw numbers if their dropout, at this place among the arguments, is not zero.
 _ATTENTIONS: dict[Any, int] = {F.multi_head_attention_forward: 10, F.scaled_dot_product_attention: 4}

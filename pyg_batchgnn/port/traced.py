@@ -25,7 +25,7 @@ from pyg_batchgnn.port.call import SCALARS, Call, Entry, Tracing, first_rows
 from pyg_batchgnn.port.capture import Miss, Seen
 from pyg_batchgnn.port.leaves import captures
 from pyg_batchgnn.port.modules import is_symbolic, is_traced
-from pyg_batchgnn.port.recording import Axis, Count, Nodes, Refusal, mapped, tensors
+from pyg_batchgnn.port.recording import Axis, Nodes, Refusal, mapped, tensors
 from pyg_batchgnn.port.structure import Memo, prefix
 from pyg_batchgnn.types import SampledMinibatch
 
@@ -66,8 +66,8 @@ class TracedModel(torch.nn.Module):
                 f"{type(self).__name__} is called without {' and '.join(bound.left_out)} of the batch, "
                 f"because forward has a default; to use it, call model(batch, {names})",
             )
-        result = run(self, tracing, bound)
-        if not isinstance(result, Plain):
+        result = plain = run(self, tracing, bound)
+        if not isinstance(plain, Plain):
             leaves = pytree.tree_leaves(result) if bound.seeds is not None else ()
             if not all(isinstance(one, (Tensor, *SCALARS)) for one in leaves):
                 tracing.warn(
@@ -76,10 +76,10 @@ class TracedModel(torch.nn.Module):
                     f"not cut to those of the seeds; return tensors, or tuples and dicts of them",
                 )
             return result
-        plain = result
         try:
             if bound.by_name:
-                result = own(self, **mapped(dict(bound.arguments), _materialised))
+                tensor = lambda one: one.tensor() if isinstance(one, ArgumentTensor) else one  # noqa: E731
+                result = own(self, **mapped(dict(bound.arguments), tensor))
             else:
                 result = own(self, *args, **kwargs)
         except BaseException:
@@ -369,9 +369,3 @@ def _cut(result: Any, bound: Bound, axes: Sequence[Axis] | None) -> Any:
         return first_rows(leaf, axis, bound) if leaf.size(0) == every else leaf
 
     return mapped(result, cut)
-
-
-def _materialised(leaf: Any) -> Any:
-    if isinstance(leaf, ArgumentTensor):
-        return leaf.tensor()
-    return int(leaf) if isinstance(leaf, Count) else leaf

@@ -48,11 +48,7 @@ from pyg_batchgnn.port.recording import (
     tensors,
 )
 
-_OF_STACKS = {
-    getattr(home, name): name
-    for name in ("sum", "mean", "max", "min", "amax", "amin")
-    for home in (torch, Tensor)
-}
+_OF_STACKS = rules.named(("sum", "mean", "max", "min", "amax", "amin"))
 _SIZES = {torch.ops.aten.sym_size.int, Tensor.size}
 _ASSERTIONS = {
     torch.ops.aten._assert_scalar.default,
@@ -61,9 +57,7 @@ _ASSERTIONS = {
 }
 #: Arithmetic with numbers, which looks at no tensor.
 _ARITHMETIC = {
-    one
-    for name in dir(operator)
-    if callable(one := getattr(operator, name)) and not name.startswith("_") and not name.startswith("i")
+    one for name in dir(operator) if callable(one := getattr(operator, name)) and name[0] not in "_i"
 }
 _ARITHMETIC |= {getattr(torch, name) for name in dir(torch) if name.startswith(("sym_", "_sym_"))}
 _ARITHMETIC |= {max, min, float, int, bool, round, abs, pow}
@@ -570,8 +564,7 @@ def _needed(recording: Recording) -> list[Call]:
     return calls[::-1]
 
 
-_SELECTS = {Tensor.__getitem__, operator.getitem, Tensor.unbind, torch.unbind, Tensor.view, Tensor.reshape,
-            Tensor.flatten}  # fmt: skip
+_SELECTS = {*rules.GETITEM, *rules.named(("unbind", "view", "reshape", "flatten"))}
 
 
 def _shape(value: Any) -> Tensor | None:
