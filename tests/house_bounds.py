@@ -5,11 +5,11 @@ Whoever needs room makes room, in the same room. A new room states its ceiling o
 
 BOUNDS = {
     "package: Python files": 289,
-    "package: Python lines": 68_299,
+    "package: Python lines": 68_298,
     "lines of train": 9_389,
     "lines of data": 7_155,
     "lines of loader": 7_142,
-    "lines of port": 6_516,
+    "lines of port": 6_515,
     "lines of nn": 4_736,
     "lines of ops": 4_650,
     "lines of sample": 4_434,

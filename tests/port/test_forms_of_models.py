@@ -96,14 +96,14 @@ class PassesOn(Pair):
         return self.conv2(h, edge_index, **values)
 
 
-class PassesOnOfBatch(PassesOn):
+class OfBatch(PassesOn):
     def forward(self, data: Any, **values: Tensor) -> Tensor:  # type: ignore[override]
         return super().forward(data.x, data.edge_index, **values)
 
 
 @pytest.mark.parametrize("names", [(), ("edge_weight",)])
 def test_values_that_a_forward_passes_on(names: tuple[str, ...]) -> None:
-    for kind in (PassesOn, PassesOnOfBatch):
+    for kind in (PassesOn, OfBatch):
         ours, plain = pair(kind(pyg.GraphConv), rows="seeds")
         for batch in batches():
             values = {name: batch[name] for name in names}
@@ -113,18 +113,13 @@ def test_values_that_a_forward_passes_on(names: tuple[str, ...]) -> None:
         assert found_in(ours).reasons == []
 
 
-def _layers(columns: int, *out: int) -> torch.nn.Module:
-    return pyg.MLP([columns, *out], norm=None)
-
-
 #: Layers that take other values of nodes beside ``x``: of the input, or of the first rows.
 BESIDE: dict[str, tuple[Any, Any]] = {
-    "GCN2Conv": (lambda: pyg.GCN2Conv(HIDDEN, 0.1, normalize=False), lambda _, h: (h,)),
+    "GCN2Conv": (lambda: pyg.GCN2Conv(HIDDEN, 0.1, normalize=False), lambda _, h: h),
     "PointNetConv": (
-        lambda: pyg.PointNetConv(_layers(HIDDEN + 3, HIDDEN), _layers(HIDDEN, HIDDEN)),
-        lambda x, _: (x[:, :3],),
+        lambda: pyg.PointNetConv(torch.nn.Linear(HIDDEN + 3, HIDDEN), torch.nn.Linear(HIDDEN, HIDDEN)),
+        lambda x, _: x[:, :3],
     ),
-    "PPFConv": (lambda: pyg.PPFConv(_layers(HIDDEN + 4, HIDDEN)), lambda x, _: (x[:, :3], x[:, 3:])),
 }
 
 
@@ -133,7 +128,7 @@ def test_layers_that_take_other_values_of_nodes(name: str) -> None:
     def forward(model: Any, x: Tensor, edge_index: Tensor) -> Tensor:
         first = h = model.skip(x)
         for conv in model.convs:
-            h = conv(h, *BESIDE[name][1](x, first), edge_index).relu()
+            h = conv(h, BESIDE[name][1](x, first), edge_index).relu()
         return h
 
     convs = torch.nn.ModuleList([BESIDE[name][0]() for _ in range(2)])
@@ -221,11 +216,6 @@ def test_all_rows_of_a_plain_call_belong_to_one_mask() -> None:
     assert type(rows.grad_fn).__name__ == "_SeedRowsBackward"
 
 
-class OfBatch(Pair):
-    def forward(self, data: Any) -> Tensor:  # type: ignore[override]
-        return super().forward(data.x, data.edge_index)
-
-
 def test_a_batch_that_is_given_by_name() -> None:
     ours, plain = pair(OfBatch(), rows="seeds")
     for batch in batches():
@@ -274,18 +264,6 @@ def test_a_batch_that_cannot_be_captured_gives_all_rows(kind: Any) -> None:
     why = "PyTorch's tracer stopped" if kind is Decides else "in objects that hold each other"
     assert len(told) == 2 and why in told[1]
     assert len(said) == 1 and why in said[0] and "model(batch) returns all of them" in said[0]
-
-
-class ByIds(Pair):
-    def forward(self, n_id: Tensor, edge_index: Tensor) -> Tensor:
-        return super().forward(n_id.double()[:, None].expand(-1, FEATURES), edge_index)
-
-
-def test_inference_gives_features_and_no_ids() -> None:
-    ours, _ = pair(ByIds())
-    loader = MacrobatchNeighborLoader(GRAPH, [3, 2], torch.arange(20), batch_size=10)
-    with pytest.raises(ValueError, match="the first parameter of ByIds is n_id"):
-        inference(ours, loader)
 
 
 def test_a_typed_batch_of_one_type() -> None:
