@@ -283,9 +283,9 @@ def _unguarded(value: Any, name: str) -> str | None:
 
 
 class Seen:
-    """What TorchDynamo reads without a guard: methods of classes, all that stands in metaclasses,
-    the code of functions, names that a class, a module or a function does not have, modules by
-    their names, methods of tensors, builtins, and which classes are registered with others."""
+    """What TorchDynamo reads without a guard: methods and numbers of names of classes, all that
+    stands in metaclasses, the code of functions, names that a module or a function does not have,
+    modules by their names, methods of tensors, builtins, and whether classes were registered."""
 
     def __init__(self) -> None:
         self._reads: dict[Any, Callable[[], Any]] = {}
@@ -329,7 +329,7 @@ class Seen:
                 self._add(kind, [name])
                 self._add(function, (), _OF_FUNCTIONS if _is_by_user(function) else ())
         if users:
-            self._add(kind, capture.names - vars(kind).keys(), ("__name__", "__qualname__", "__bases__"))
+            self._add(kind, (), ("__name__", "__qualname__", "__bases__"))
             self._reads[id(kind), len] = functools.partial(len, vars(kind))
 
 
