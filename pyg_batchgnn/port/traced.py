@@ -184,7 +184,7 @@ def _set_on_users(cls: Any, name: str, value: Any) -> None:
     type.__setattr__(cls if name.startswith(("__", "_abc_")) else cls.stands_for, name, value)
 
 
-_NAMES = ("__doc__", "__module__", "__qualname__")
+_NAMES = ("__doc__", "__module__", "__qualname__", "__annotations__")
 
 
 @functools.cache
