@@ -20,7 +20,7 @@ from pyg_batchgnn.sample.negatives import (
     accidental_hits,
     negative_key,
 )
-from pyg_batchgnn.sample.plan import Direction
+from pyg_batchgnn.sample.sampling_plan import Direction
 from pyg_batchgnn.sample.seeds import ExcludedPairs, Seeds, frozen
 from pyg_batchgnn.types import (
     LabelledLinks,
