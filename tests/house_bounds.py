@@ -5,11 +5,11 @@ Whoever needs room makes room, in the same room. A new room states its ceiling o
 
 BOUNDS = {
     "package: Python files": 278,
-    "package: Python lines": 67_942,
+    "package: Python lines": 67_941,
     "lines of train": 9_365,
     "lines of data": 7_112,
     "lines of loader": 7_061,
-    "lines of port": 6_516,
+    "lines of port": 6_515,
     "lines of nn": 4_707,
     "lines of ops": 4_637,
     "lines of sample": 4_421,

@@ -278,24 +278,15 @@ _DEEPEST = 6
 
 
 def attributes_of(value: Any) -> dict[str, Any] | None:
-    """Returns the attributes of an object by name; None for modules, tensors and functions."""
+    """Returns the attributes of an object by name; None for modules, tensors and functions. Raises
+    Refusal if it may have others."""
     if isinstance(value, (type, Tensor, torch.nn.Module, FunctionType, BuiltinFunctionType)):
         return None
+    home, slots = type(value).__module__.partition(".")[0], getattr(type(value), "__slots__", None)
+    if slots and home not in sys.stdlib_module_names:
+        raise Refusal(f"the batch holds a {type(value).__name__}, whose class has __slots__")
     inside = getattr(value, "__dict__", None)
-    slots = [one for kind in type(value).__mro__ for one in _slots(kind) if hasattr(value, one)]
-    if slots:
-        return {**(inside or {}), **{name: getattr(value, name) for name in slots}}
     return inside if inside and isinstance(inside, dict) else None
-
-
-def _slots(kind: type) -> Sequence[str]:
-    """Returns the names in ``__slots__`` of a user's class. Classes of Python are left out, as they
-    compute such values when asked."""
-    if kind.__module__.partition(".")[0] in sys.stdlib_module_names:
-        return []
-    found = vars(kind).get("__slots__", ())
-    names = (found,) if isinstance(found, str) else tuple(found)
-    return [one for one in names if one not in ("__dict__", "__weakref__") and not one.startswith("__")]
 
 
 def _closed(source: Any, attributes: Any) -> Any:
@@ -394,7 +385,7 @@ def bind(
     if not args and every and every[0] not in ("x", "x_dict") and is_batch(kwargs.get(every[0])):
         args, kwargs = (kwargs[every[0]],), {name: one for name, one in kwargs.items() if name != every[0]}
     if args and every and is_batch(args[0]):
-        if signature.parameters[every[0]].kind is inspect.Parameter.VAR_POSITIONAL:
+        if signature.parameters[every[0]].kind is _SEVERAL:
             return None
         if _takes_batch(signature, every, args, kwargs):
             return _of_whole_batch(signature, args, kwargs, rows)
@@ -407,7 +398,7 @@ def bind(
         batch.by_type = by_type
         return _by_name(signature, every, names or every, batch, kwargs)
     try:
-        found = signature.bind(None, *args, **kwargs).arguments
+        found = _named(signature, args, kwargs)
     except TypeError as error:
         required = [one for one in every if _is_required(signature.parameters[one])]
         if len(args) != 1 or len(required) < 2 or not isinstance(args[0], (Tensor, Data, HeteroData)):
@@ -416,7 +407,19 @@ def bind(
             f"expected a batch with {' and '.join(required)}, or model({', '.join(required)}), got "
             f"{type(args[0]).__name__} ({error})"
         ) from None
-    return _as_given({name: found[name] for name in every if name in found})
+    return None if found is None else _as_given(found)
+
+
+def _named(signature: Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Returns the arguments of a call by name; None if ``*args`` takes some, which have none."""
+    found: dict[str, Any] = {}
+    _, *given = signature.bind(None, *args, **kwargs).arguments.items()
+    for name, one in given:
+        kind = signature.parameters[name].kind
+        if kind is _SEVERAL:
+            return None
+        found.update(one if kind is _KEYWORDS else {name: one})
+    return found
 
 
 _signature = functools.lru_cache(maxsize=256)(inspect.signature)
@@ -448,23 +451,23 @@ def _by_name(
             f"forward takes {' and '.join(lacking)}, but the batch has no attribute of this name; give it: "
             f"model(batch, {given_so})"
         )
-    for name in names:
-        parameter = signature.parameters[name]
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            continue
+    kinds = {name: signature.parameters[name].kind for name in names}
+    single = [name for name in names if kinds[name] not in (_SEVERAL, _KEYWORDS)]
+    for name in (*single, *(one for one in kwargs if one not in single)):
         if name in kwargs:
             found[name] = _beside_batch(name, kwargs[name], batch.structure, batch=batch)
             continue
         wanted = name in required or (name in bound and name not in _ONLY_IF_GIVEN)
         if wanted and holds(name):
             found[name] = batch.get(name)
-    unknown = [name for name in kwargs if name not in names]
-    if unknown:
+    unknown = [name for name in kwargs if name not in single]
+    if unknown and _KEYWORDS not in kinds.values():
         raise TypeError(f"forward takes no argument {unknown[0]!r}; it takes {', '.join(names)}")
     left_out = [one for one in _ONLY_IF_GIVEN if one in names and one not in found and holds(one)]
     return Bound(found, batch.structure, batch.seeds, by_name=True, left_out=tuple(left_out), ids=batch.ids)
 
 
+_SEVERAL, _KEYWORDS = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
 #: Values of edges that a batch holds are used only if they are given.
 _ONLY_IF_GIVEN = ("edge_weight", "edge_attr", "edge_weight_dict", "edge_attr_dict")
 
@@ -477,7 +480,10 @@ def _of_whole_batch(
     batch = Batch.of(args[0], needs_seeds=rows == "seeds")
     if batch is None:
         return None
-    _, (name, _), *others = signature.bind(None, *args, **kwargs).arguments.items()
+    given = _named(signature, args, kwargs)
+    if given is None:
+        return None
+    (name, _), *others = given.items()
     found = {key: _beside_batch(key, one, batch.structure, batch=batch) for key, one in others}
     seeds = batch.seeds if rows == "seeds" else None
     return Bound({name: batch, **found}, batch.structure, seeds, ids=batch.ids)

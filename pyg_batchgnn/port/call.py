@@ -16,7 +16,7 @@ from torch.utils.weak import WeakIdRef
 from pyg_batchgnn import nn, ops
 from pyg_batchgnn.port import foreign, rules
 from pyg_batchgnn.port.batches import ArgumentTensor, Batch, Bound
-from pyg_batchgnn.port.capture import LIBRARIES, Capture, Captured, CapturedFunction, Miss, run_graph
+from pyg_batchgnn.port.capture import LIBRARIES, Capture, Captured, CapturedFunction, Miss, Seen, run_graph
 from pyg_batchgnn.port.check import Trial, difference
 from pyg_batchgnn.port.execution import Frame
 from pyg_batchgnn.port.execution import run as run_program
@@ -82,7 +82,7 @@ class Graph:
             if call.message_passing is None:
                 # which rows it looks at, and which it writes to
                 looks = rules.computes_rows(conv), rules.takes_row_statistics(conv)
-                state = *looks, getattr(conv, "inplace", False), conv.training
+                state = *looks, getattr(conv, "inplace", False)
                 if self.states.setdefault(number, state) != state:
                     return f"options of {call.target.path} changed"
             if call.message_passing is Way.TRIMMED and call.target.method == "forward":
@@ -117,7 +117,7 @@ class Tracing:
     told: set[str] = field(default_factory=set)  # the reasons that were reported
     #: of the last call, by node type: how many rows copies would have, and how many were computed
     encoded: dict[Any, tuple[int, int]] = field(default_factory=dict)
-    classes: dict[type, dict[str, Any]] = field(default_factory=dict)  # their methods in the last call
+    seen: Seen = field(default_factory=Seen)  # what the graphs depend on without a guard
 
     def __deepcopy__(self, memo: Any) -> Tracing:
         return Tracing(self.trims, self.rows, self.report, self.check, self.is_sequential, self.share_dropout)
@@ -222,7 +222,10 @@ class Call:
         # torch takes no size for 0, whatever it is.
         oblivious = not exact and any(size < 2 for shape in self.shapes for size in shape)
         capture = Capture(model, self._filled(lambda leaf: leaf), self._tracing.trims, oblivious)
-        return function.capture(model.users_forward, arguments, capture, run)
+        try:
+            return function.capture(model.users_forward, arguments, capture, run)
+        finally:
+            self._tracing.seen.add(capture)
 
     def look(self, function: CapturedFunction, look: Callable[..., Any], exact: bool = False) -> str | None:
         """Calls ``look`` with the captured graph, which does not run, so that nothing has an
@@ -248,7 +251,11 @@ class Call:
         why = graph.wrong or graph.why_unfit(self._model, self._tracing.trims) or self.check(graph, inputs)
         if not why:
             try:
-                found = self._computed(graph, inputs)
+                rows = None
+                if self._bound.seeds is None and self._splits(graph, inputs):
+                    rows = self._with_seed_rows(graph, inputs)
+                seeds = self._bound.seeds is not None
+                found = self._outputs(graph, inputs, seeds=seeds) if rows is None else [rows]
             except _ERRORS as error:
                 why = f"its rows could not be computed by themselves: {type(error).__name__}: {error}"
                 graph.wrong = why
@@ -325,13 +332,6 @@ class Call:
                 graph.wrong = refusal.reason
         return graph.wrong
 
-    def _computed(self, graph: Graph, inputs: Sequence[Any]) -> list[Any]:
-        if self._bound.seeds is None and self._splits(graph, inputs):
-            rows = self._with_seed_rows(graph, inputs)
-            if rows is not None:
-                return [rows]
-        return self._outputs(graph, inputs, seeds=self._bound.seeds is not None)
-
     def _program(self, graph: Graph, inputs: Sequence[Any], *, seeds: bool) -> Program:
         if self._shared is None:
             masks = self._tracing.share_dropout and self._memo is None  # other batches have others
@@ -406,7 +406,9 @@ class Call:
         leaves = self._taking_gradients(inputs)
         if not leaves:
             return rows
-        if rows._is_view() or any(isinstance(one, Tensor) and _share_memory(one, rows) for one in inputs):
+        strided = (one for one in inputs if isinstance(one, Tensor) and one.layout is torch.strided)
+        memory = {one.untyped_storage().data_ptr() for one in strided}
+        if rows._is_view() or rows.untyped_storage().data_ptr() in memory:
             rows = rows.clone()  # which is overwritten
         autocast = functools.partial(
             torch.autocast, "cpu", torch.get_autocast_dtype("cpu"), torch.is_autocast_enabled("cpu")
@@ -461,13 +463,6 @@ def _tensors_of(model: torch.nn.Module) -> list[Tensor]:
 
 
 SCALARS = (int, float, bool, str, type(None))
-
-
-def _share_memory(one: Tensor, other: Tensor) -> bool:
-    if one is other:
-        return True
-    memory = [each.untyped_storage() for each in (one, other) if each.layout is torch.strided]
-    return len(memory) == 2 and memory[0].nbytes() > 0 and memory[0].data_ptr() == memory[1].data_ptr()
 
 
 def first_rows(one: Any, axis: Any, bound: Bound) -> Any:

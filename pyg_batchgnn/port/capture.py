@@ -10,14 +10,19 @@ shape whose memory nobody touches. The graph is handed the rows themselves.
 
 from __future__ import annotations
 
+import abc
+import builtins
 import collections
 import functools
+import inspect
 import itertools
 import os
+import random
+import re
 import sys
 import threading
 import types
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,6 +31,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
+from torch.utils import _pytree as pytree
 
 from pyg_batchgnn.port import leaves, rules
 from pyg_batchgnn.port.batches import ArgumentTensor
@@ -141,7 +147,7 @@ def axis_of(value: Any, known: Mapping[str, Axis]) -> Axis:
     return known.get(str(value.shape[0]), WHOLE)
 
 
-class _WrittenError(Exception):
+class _Written(BaseException):
     """A ``forward`` that was to be captured writes to leaf modules. It has the set of their ids."""
 
 
@@ -161,38 +167,60 @@ class Capture:
     #: the numbers of sizes that were computed, as expressions, and what they are in this call
     sizes: list[tuple[Any, Any]] = field(default_factory=list)
     caught: bool = False  # the user's code caught an error
+    #: the classes, modules and functions that TorchDynamo read, and classes of other objects
+    seen: dict[int, Any] = field(default_factory=dict)
+    codes: set[types.CodeType] = field(default_factory=set)  # that TorchDynamo traced
+    names: set[str] = field(default_factory=set)  # that the user's code reads
 
     def __post_init__(self) -> None:
         self.modules = {id(one): one for one in self.model.modules()}
 
     def watched(self) -> AbstractContextManager[None]:
-        """Notes errors, and the expressions of sizes that the call computes or compares."""
+        """Notes errors, Python objects that are read, and the expressions of sizes that the call
+        computes or compares."""
         from torch._dynamo.symbolic_convert import InstructionTranslatorBase
+        from torch._dynamo.variables.builder import SourcelessBuilder, VariableBuilder
+        from torch._dynamo.variables.misc import PythonModuleVariable
         from torch._dynamo.variables.tensor import SymNodeVariable
         from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-        made, decided = SymNodeVariable.__init__, ShapeEnv.evaluate_sym_node
-        handled = InstructionTranslatorBase.exception_handler
+        def noted(home: Any, name: str, note: Callable[..., Any]) -> Callable[..., Any]:
+            own = getattr(home, name)
 
-        def make(variable: Any, proxy: Any, number: Any, **options: Any) -> None:
-            made(variable, proxy, number, **options)
-            self.sizes.extend(_sizes_in(number) if now.capture is self else ())
+            def call(*args: Any, **options: Any) -> Any:
+                found = own(*args, **options)
+                if now.capture is self:
+                    note(found, *args)
+                return found
 
-        def decide(environment: Any, node: Any, *args: Any, **options: Any) -> Any:
-            found = decided(environment, node, *args, **options)
-            self.sizes.extend([(found, node.hint)] if now.capture is self else ())
-            return found
+            return call
 
-        def handle(frame: Any, error: Any) -> None:
-            if now.capture is self:
-                self.caught |= not any(one in frame.f_code.co_filename for one in LIBRARIES)
-            handled(frame, error)
+        def handle(_: Any, frame: Any, __: Any) -> None:
+            self.caught |= not any(one in frame.f_code.co_filename for one in LIBRARIES)
 
-        places = {(SymNodeVariable, "__init__"): make, (ShapeEnv, "evaluate_sym_node"): decide}
-        return leaves.in_place({**places, (InstructionTranslatorBase, "exception_handler"): handle})
+        notes: list[tuple[Any, str, Callable[..., Any]]] = [
+            (SymNodeVariable, "__init__", lambda _, __, ___, number: self.sizes.extend(_sizes_in(number))),
+            (ShapeEnv, "evaluate_sym_node", lambda found, _, one, *__: self.sizes.append((found, one.hint))),
+            (InstructionTranslatorBase, "exception_handler", handle),
+            (VariableBuilder, "__call__", lambda _, builder, one: self._see(one, str(builder.name))),
+            (PythonModuleVariable, "__init__", lambda _, __, one: self._see(one)),
+        ]
+        create = noted(SourcelessBuilder, "create", lambda _, __, one: self._see(one))
+        functions = {(home, name): noted(home, name, note) for home, name, note in notes}
+        return leaves.in_place({**functions, (SourcelessBuilder, "create"): staticmethod(create)})
+
+    def _see(self, value: Any, name: str = "") -> None:
+        """Notes a Python object. Raises Refusal if TorchDynamo reads it as it is now, without a
+        guard. ``name``: how TorchDynamo reaches it."""
+        one = value if isinstance(value, _NAMED) else type(value)
+        self.seen[id(one)] = one
+        what = _unguarded(value, name)
+        if what is not None:
+            where = place_of("".join(torch._guards.TracingContext.extract_stack().format()))
+            raise Refusal(f"it reads {what}, whose changes PyTorch's tracer does not see ({where})")
 
     def check_writes(self) -> None:
-        """Raises _WrittenError if ``forward`` writes to leaf modules or parts of them."""
+        """Raises _Written if ``forward`` writes to leaf modules or parts of them."""
         from torch._dynamo.symbolic_convert import InstructionTranslator
 
         effects: Any = InstructionTranslator.current_tx().output.side_effects._get_modified_vars()
@@ -201,8 +229,6 @@ class Capture:
         for one in effects:
             if type(one).__name__ == "UserDefinedClassVariable":
                 raise Refusal(f"it writes to {one.value}, which the tracer reads as it was before")
-            if type(one).__name__ == "RandomVariable" and one.source:
-                raise Refusal("it draws from a random.Random, whose state PyTorch's tracer does not see")
         changed = {id(self.place(one.source)) for one in effects if getattr(one, "source", None)}
         found = set()
         for number, module in self.modules.items():
@@ -212,7 +238,7 @@ class Capture:
             if leaves.kind_of_leaf(module) and any(id(each) in changed for part in parts for each in part):
                 found.add(number)
         if found - self.written:
-            raise _WrittenError(found)
+            raise _Written(found)
 
     def place(self, source: Any) -> Any:
         """Returns the argument or part of the model that TorchDynamo's source stands for, or
@@ -224,55 +250,118 @@ class Capture:
             return None
 
 
-#: What Dynamo does not guard, though it follows it.
 LIBRARIES = ("-packages/", "<frozen ", f"{Path(__file__).parents[1]}/", f"{Path(os.__file__).parent}/")
-_UNGUARDED = ("vars", "__dict__", "lru_cache", "cache_info", "environ", "getenv")
-
-
-#: The users' classes with methods that were captured. No guard notices that they got others.
-CALLED = set[type]()
+_NAMED = (type, types.ModuleType, types.FunctionType)
 #: What may tell sizes of 0 from others without a decision by them.
 _BY_LAYOUT = {"is_contiguous", "stride", "guard_or_false", "guard_or_true", "statically_known_true"}
 
 
-def _check_code(capture: Capture) -> Collection[str]:
-    """Returns the names that the user's code reads. Raises Refusal for those without guards."""
-    names: dict[str, str] = {}
-    users = set[types.CodeType]()
-    for code in torch._guards.TracingContext.get_traced_code() or ():
+def _is_by_user(function: Any) -> bool:
+    code = getattr(function, "__code__", None)
+    return code is not None and not any(one in code.co_filename for one in LIBRARIES)
+
+
+def _unguarded(value: Any, name: str) -> str | None:
+    """Returns what TorchDynamo takes from an object as it is now; None if it guards it."""
+    if isinstance(value, type):
+        runs = [getattr(type(value), one, None) for one in ("__instancecheck__", "__getitem__", "__iter__")]
+        runs.append(getattr(value, "__class_getitem__", None))
+        if any(map(_is_by_user, runs)) or getattr(value, "_is_runtime_protocol", False):
+            return f"what {value.__name__} tells of itself by a function"
+    elif isinstance(value, types.ModuleType):
+        known = globals().get(f"__import_{value.__name__.replace('.', '_dot_')}", value)  # Dynamo's name
+        return None if known is value else f"another module {value.__name__} than before"
+    elif isinstance(value, functools._lru_cache_wrapper):
+        return f"the cache of {value.__name__}" if _is_by_user(value.__wrapped__) else None
+    elif isinstance(value, collections.OrderedDict):
+        return None if "_hooks" in name else "the order of an OrderedDict"
+    elif getattr(value, "maxlen", None) is not None and isinstance(value, collections.deque):
+        return "the greatest length of a deque"
+    elif isinstance(value, (collections.ChainMap, random.Random)):
+        return f"a {type(value).__name__}"
+    return "the environment" if value is os.environ else None
+
+
+class Seen:
+    """What TorchDynamo reads without a guard: methods and numbers of names of classes, all that
+    stands in metaclasses, the code of functions, names that a module or a function does not have,
+    modules by their names, methods of tensors, builtins, and whether classes were registered."""
+
+    def __init__(self) -> None:
+        self._reads: dict[Any, Callable[[], Any]] = {}
+        self._before = self._now()
+
+    def _now(self) -> tuple[list[Any], list[int]]:
+        found = [read() for read in self._reads.values()]
+        return found, [one if type(one) is int else id(one) for one in found]
+
+    def has_changed(self) -> bool:
+        return self._now()[1] != self._before[1]
+
+    def add(self, capture: Capture) -> None:
+        self._reads[abc] = abc.get_cache_token
+        self._add(builtins, capture.names & vars(builtins).keys())
+        self._add(Tensor, capture.names & vars(Tensor).keys())
+        for one in capture.seen.values():
+            if isinstance(one, type):
+                for kind in inspect.getmro(one) + inspect.getmro(type(one)):
+                    self._add_class(kind, capture)
+            elif isinstance(one, types.ModuleType):
+                self._reads[sys, one.__name__] = functools.partial(sys.modules.get, one.__name__)
+                self._add(one, capture.names - vars(one).keys())
+            elif _is_by_user(one):
+                self._add(one, capture.names - vars(one).keys(), _OF_FUNCTIONS)
+        self._before = self._now()
+
+    def _add(self, one: Any, names: Iterable[str], attributes: Iterable[str] = ()) -> None:
+        for name in names:
+            self._reads[id(one), name] = functools.partial(vars(one).get, name)
+        for name in attributes:
+            self._reads[id(one), name] = functools.partial(getattr, one, name)
+
+    def _add_class(self, kind: type, capture: Capture) -> None:
+        users = is_users(kind)
+        for name, one in vars(kind).items():
+            function = getattr(one, "fget", None) or getattr(one, "__func__", one)
+            reads = issubclass(kind, type) or callable(one) or name[:2] == "__" or one is not function
+            traced = name == "forward" or getattr(function, "__code__", None) in capture.codes
+            if (users and reads) or traced:
+                self._add(kind, [name])
+                self._add(function, (), _OF_FUNCTIONS if _is_by_user(function) else ())
+        if users:
+            self._add(kind, (), ("__name__", "__qualname__", "__bases__"))
+            self._reads[id(kind), len] = functools.partial(len, vars(kind))
+
+
+_OF_FUNCTIONS = ("__code__", "__defaults__", "__kwdefaults__", "__annotations__")
+
+
+@functools.lru_cache(maxsize=1024)
+def is_users(kind: type) -> bool:
+    home = kind.__module__.partition(".")[0]
+    return home not in {"torch", "torch_geometric", "pyg_batchgnn", *sys.stdlib_module_names}
+
+
+def _check_code(capture: Capture) -> None:
+    """Notes the code that was traced. Raises Refusal if it reads what has no guards."""
+    capture.codes.update(torch._guards.TracingContext.get_traced_code() or ())
+    for code in capture.codes:
         file = code.co_filename
         if file.endswith("/torch/nn/utils/stateless.py"):
             raise Refusal("it calls a layer with other parameters than its own (functional_call)")
-        if not any(one in file for one in LIBRARIES):
+        if any(one in file for one in LIBRARIES):
+            continue
+        capture.names.update(code.co_names, (one for one in code.co_consts if isinstance(one, str)))
+        for name in {"vars", "__dict__", "getrecursionlimit"}.intersection(code.co_names):
             place = f"{file.rsplit('/', 1)[-1]}:{code.co_firstlineno}"
-            names.update(dict.fromkeys(code.co_names, place))
-            users.add(code)
-    files = {one.co_filename for one in users}
-    homes = [one for one in list(sys.modules.values()) if getattr(one, "__file__", None) in files]
-    kinds = {one for home in homes for one in vars(home).values() if isinstance(one, type)}
-    for kind in kinds:
-        methods = [one for base in kind.__mro__ for one in vars(base).values()]
-        CALLED.update({kind} if any(getattr(one, "__code__", None) in users for one in methods) else ())
-    for name, place in names.items():
-        if any(isinstance(vars(one).get(name), functools._lru_cache_wrapper) for one in homes):
-            raise Refusal(f"{name} has a cache, which PyTorch's tracer does not know ({place})")
-        if name in _UNGUARDED:
             raise Refusal(f"it reads {name}, whose changes PyTorch's tracer does not see ({place})")
-    for module in capture.modules.values():
-        for name in names.keys() & vars(module).keys():
-            value: Any = vars(module)[name]
-            bounded = isinstance(value, collections.deque) and value.maxlen is not None
-            if bounded or (isinstance(value, collections.OrderedDict) and not name.endswith("_hooks")):
-                what = "greatest length of the deque" if bounded else "order of the OrderedDict"
-                raise Refusal(f"PyTorch's tracer does not know the {what} {name} ({names[name]})")
-    return names
 
 
 def _backend(module: torch.fx.GraphModule, _: Any) -> Captured:
     capture = now.capture
     if capture is None:
         raise Miss
-    names = _check_code(capture)
+    _check_code(capture)
     capture.check_writes()
     if any("numpy" in getattr(type(one.target), "__name__", "") for one in module.graph.nodes):
         raise Refusal("it computes with NumPy")
@@ -292,8 +381,12 @@ def _backend(module: torch.fx.GraphModule, _: Any) -> Captured:
     values = [one.meta.get("example_value") for one in module.graph.nodes]
     modes = (getattr(one, "fake_mode", None) for one in values)
     environment = next((mode.shape_env for mode in modes if mode is not None), None)
-    sure = _BY_LAYOUT.isdisjoint(names) and _are_right([*capture.sizes, *_sizes_in(values)], environment)
-    return Captured(module, inputs, _decided(environment), sure)
+    sure = _BY_LAYOUT.isdisjoint(capture.names) and _are_right(
+        [*capture.sizes, *_sizes_in(values)], environment
+    )
+    guards = [] if environment is None else [one.expr for one in environment.guards]
+    decided = {str(symbol) for one in guards if not _is_always(one) for symbol in one.free_symbols}
+    return Captured(module, inputs, decided, sure)
 
 
 def _sizes_in(value: Any) -> list[tuple[Any, Any]]:
@@ -311,11 +404,6 @@ def _are_right(sizes: Iterable[tuple[Any, Any]], environment: Any) -> bool:
     values = getattr(environment, "backed_var_to_val", None) or getattr(environment, "var_to_val", {})
     known = {(sympy.sympify(one), now) for one, now in sizes if now is not None}
     return all(one.xreplace(values) == now for one, now in known)
-
-
-def _decided(environment: Any) -> set[str]:
-    guards = [] if environment is None else [one.expr for one in environment.guards]
-    return {str(symbol) for one in guards if not _is_always(one) for symbol in one.free_symbols}
 
 
 def _is_always(guard: Any) -> bool:
@@ -337,43 +425,23 @@ def _is_always(guard: Any) -> bool:
 _OF_BATCHES = r"L\['arguments'\]"
 #: The settings of Dynamo for the time of a capture, in this thread alone. Numbers are constants of
 #: a graph until they change, and inputs of the next one.
-_SETTINGS = {
-    "skip_nnmodule_hook_guards": False,
-    "allow_unspec_int_on_nn_module": True,
-    "assume_static_by_default": True,
-    "automatic_dynamic_shapes": True,
-    "trace_numpy": False,
-    "optimize_ddp": False,
-    "specialize_float": False,
-    "specialize_int": False,
+_SETTINGS: dict[str, Any] = {
+    **dict.fromkeys(("allow_unspec_int_on_nn_module", "assume_static_by_default"), True),
+    **dict.fromkeys(("automatic_dynamic_shapes", "allow_rnn"), True),
+    **dict.fromkeys(("skip_nnmodule_hook_guards", "trace_numpy", "optimize_ddp", "disable"), False),
+    **dict.fromkeys(("specialize_float", "specialize_int", "suppress_errors"), False),
+    **dict.fromkeys(("error_on_recompile", "compiled_autograd"), False),
     "fake_tensor_cache_enabled": False,  # keys with symbols cost more than what is found
     "recompile_limit": 1000,
     "accumulated_recompile_limit": 100_000,
-    "suppress_errors": False,
-    "error_on_recompile": False,
-    "allow_rnn": True,
-    "compiled_autograd": False,
-    "disable": False,
 }
 _capturing = threading.RLock()
-
-
-def _returned(tree: Any) -> Any:
-    if isinstance(tree, Tensor):
-        return RETURNED(tree)
-    if type(tree) in (dict, collections.OrderedDict):
-        return type(tree)([(name, _returned(one)) for name, one in tree.items()])
-    if type(tree) in (tuple, list):
-        return type(tree)([_returned(one) for one in tree])
-    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return type(tree)(*[_returned(one) for one in tree])
-    return tree
 
 
 def _call(forward: Any, model: Any, arguments: Any) -> Any:
     if not is_dynamo_compiling():
         raise Miss
-    return _returned(forward(model, **arguments))
+    return pytree.tree_map_only(Tensor, RETURNED, forward(model, **arguments))
 
 
 class CapturedFunction:
@@ -415,51 +483,34 @@ class CapturedFunction:
             now.capture, now.run = capture, run
             CAPTURING.append(threading.get_ident())
             try:
-                return self._compile(forward, arguments, capture)
+                try:
+                    return self._compiled(forward, capture.model, arguments)
+                except _Written as written:
+                    capture.written.update(*written.args)
+                    return self._compiled(forward, capture.model, arguments)
             except torch._dynamo.exc.TorchDynamoException as error:
                 raise Refusal(_reason(error)) from error
             finally:
                 CAPTURING.pop()
                 now.capture, now.run = outer
 
-    def _compile(self, forward: Any, arguments: Mapping[str, Any], capture: Capture) -> Any:
-        try:
-            return self._compiled(forward, capture.model, arguments)
-        except torch._dynamo.exc.TorchDynamoException as error:
-            inside = getattr(error, "inner_exception", None) or error.__cause__
-            if not isinstance(inside, _WrittenError):
-                raise
-            capture.written.update(*inside.args)
-            return self._compiled(forward, capture.model, arguments)
-
 
 def _reason(error: BaseException) -> str:
-    inside: BaseException | None = error
-    while inside is not None and not isinstance(inside, Refusal):
-        inside = getattr(inside, "inner_exception", None) or inside.__cause__
-    if isinstance(inside, Refusal):
-        return inside.reason
     text = str(error).strip()
-    first, *rest = text.splitlines() or [type(error).__name__]
-    explained = next((one.strip() for one in rest if one.strip().startswith("Explanation:")), None)
-    what = first.strip().rstrip(".")
-    if explained:
-        what = f"{what}: {explained.removeprefix('Explanation:').strip()}".rstrip(".")
-    place = place_of(text) or place_of("\n".join(str(getattr(error, "real_stack", "")).splitlines()))
+    what = (text or type(error).__name__).partition("\n")[0].strip().rstrip(".")
+    explained = re.search(r"^ *Explanation: *(.+?)[. ]*$", text, re.MULTILINE)
+    what += f": {explained[1]}" if explained else ""
+    place = place_of(f"{getattr(error, 'real_stack', '')}\n{text}")
     return f"PyTorch's tracer stopped ({what}){f' ({place})' if place else ''}"
 
 
 def place_of(trace: str | None) -> str:
-    nearest = ""
-    for line in reversed((trace or "").splitlines()):
-        head, found, rest = line.strip().partition('File "')
-        if head or not found:
-            continue
-        name, _, rest = rest.partition('", line ')
-        place = f"{name.rsplit('/', 1)[-1]}:{rest.split(',')[0].split()[0]}"
-        if "/pyg_batchgnn/port/" in name or "/torch/" in name or "importlib" in name:
-            continue
-        if "torch_geometric" not in name:
-            return place
-        nearest = nearest or place
-    return nearest
+    """Returns the innermost file and line of a traceback that is the user's, else PyG's."""
+    found = [(name, f"{Path(name).name}:{line}") for name, line in _IN_TRACES.findall(trace or "")][::-1]
+    ours = ("/pyg_batchgnn/port/", "/torch/", "importlib")
+    places = [(name, place) for name, place in found if not any(one in name for one in ours)]
+    of_users = [place for name, place in places if "torch_geometric" not in name]
+    return next(iter([*of_users, *(place for _, place in places)]), "")
+
+
+_IN_TRACES = re.compile(r'^ *File "(.+?)", line (\d+)', re.MULTILINE)

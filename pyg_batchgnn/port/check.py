@@ -80,26 +80,19 @@ class Trial:
             kept = set(filter(foreign.is_users, layers))
             calmed = calm(self.model, kept.__contains__)
             with modes[0], modes[1], torch.autocast("cpu", enabled=False), calmed:
-                clones = self._clones(wide)
-                named = {name: clones[id(one)] for name, one in self._tensors_of_model()}
+                tensors = [*self.model.named_parameters(), *self.model.named_buffers()]
+                clones = {id(one): self._clone(one, wide) for _, one in tensors}
+                learn = {
+                    id(one): torch.nn.Parameter(clones[id(one)]) for _, one in tensors if one.requires_grad
+                }
+                clones |= learn
+                named = {name: clones[id(one)] for name, one in tensors}
                 hooks = torch.autograd.graph.saved_tensors_hooks(lambda one: one, lambda one: one)
                 with _reparametrize_module(self.model, named), _WithoutDropout(), hooks:
                     reason = self._differs(batch, batch.structure if batch else structure, clones, wide)
             if reason is not None:
                 return reason
         return None
-
-    def _tensors_of_model(self) -> list[tuple[str, Tensor]]:
-        return [*self.model.named_parameters(), *self.model.named_buffers()]
-
-    def _clones(self, wide: bool) -> dict[int, Tensor]:
-        found = {}
-        for _, one in self._tensors_of_model():
-            made = self._clone(one, wide)
-            if one.requires_grad:
-                made = torch.nn.Parameter(made)
-            found[id(one)] = made
-        return found
 
     def _clone(self, one: Tensor, wide: bool) -> Tensor:
         made = one.detach()

@@ -23,17 +23,7 @@ from pyg_batchgnn.port.program import (
     module_of,
     rate_of,
 )
-from pyg_batchgnn.port.recording import (
-    Count,
-    Edges,
-    Nodes,
-    Ref,
-    Refusal,
-    Way,
-    mapped,
-    refs,
-    tensors,
-)
+from pyg_batchgnn.port.recording import Count, Edges, Nodes, Ref, Refusal, Way, mapped, refs, tensors
 from pyg_batchgnn.port.structure import FLOATS, Copies, Known, Structure, looked_up, prefix
 
 
@@ -147,7 +137,7 @@ def run_step(frame: Frame, step: ProgramStep) -> None:
         first, *_ = refs((call.args, call.kwargs))
         result, done = take(frame, Ref(first), step.hops), False
     elif is_linear and len(call.args) == 1:
-        result, done = _multiply(frame, step, module), True
+        result, done = _multiply(frame, step, module)
     elif call.target in _LAYER_NORMS or (module is not None and is_row_wise_norm(module)):
         result, done = _normalise(frame, step, module)
     else:
@@ -219,15 +209,14 @@ def _normalise(frame: Frame, step: ProgramStep, module: torch.nn.Module | None) 
     return ops.layer_norm(x, *norm, **_ending(frame, step, x.shape)), True
 
 
-def _multiply(frame: Frame, step: ProgramStep, module: Any) -> Tensor:
+def _multiply(frame: Frame, step: ProgramStep, module: Any) -> tuple[Tensor, bool]:
     x = take(frame, step.call.args[0], step.hops, in_place=True)
     weight = module.weight
     takes = x.dtype == weight.dtype or (x.dtype is not torch.float64 and weight.dtype is not torch.float64)
-    ending = _ending(frame, step, x.shape)
     if len(x.shape) != 2 or not takes or not weight.is_cpu:
-        out: Tensor = module(x if isinstance(x, Tensor) else x.gather())
-        return ops.activate(out, **ending) if ending["relu"] or ending["drop"] else out
-    return ops.linear([x], [weight], module.bias, num_rows=x.size(0), **ending)
+        return module(x if isinstance(x, Tensor) else x.gather()), False
+    ending = _ending(frame, step, x.shape)
+    return ops.linear([x], [weight], module.bias, num_rows=x.size(0), **ending), True
 
 
 def _add_up(frame: Frame, step: ProgramStep) -> tuple[Tensor, bool]:
@@ -298,7 +287,9 @@ def _trimmed(frame: Frame, step: ProgramStep, conv: Any) -> Tensor:
     axis: Any = frame.program.axes[reads.edges.number]
     above = min(hops + 1, axis.hops)
     edge_index = take(frame, reads.edges, axis.hops)[:, : frame.rows(axis, above)]
-    values = {name: take(frame, ref, above) for name, ref in reads.values.items()}
+    values, rows = (
+        {name: take(frame, ref, above) for name, ref in read.items()} for read in (reads.values, reads.rows)
+    )
     if isinstance(reads.sources, Mapping):  # the messages of a layer of the user's own
         rows = {name: take(frame, ref, above) for name, ref in reads.sources.items()}
         nodes = next(frame.program.axes[one] for one in refs(reads.sources))
@@ -308,7 +299,7 @@ def _trimmed(frame: Frame, step: ProgramStep, conv: Any) -> Tensor:
     x: Any = take(frame, reads.sources, above)
     if reads.targets != reads.sources:
         x = (x, take(frame, reads.targets, hops))
-    return foreign.call_trimmed(conv, x, edge_index, frame.rows(targets, hops), values)
+    return foreign.call_trimmed(conv, x, edge_index, frame.rows(targets, hops), values, rows)
 
 
 def _ending_of_conv(frame: Frame, step: ProgramStep, training: bool) -> nn.Update | None:

@@ -63,8 +63,8 @@ def call_trimmed(
     x: Rows,
     edge_index: Tensor,
     num_targets: int,
-    edge_values: Mapping[str, Any] | None = None,
-    node_values: Mapping[str, Any] | None = None,
+    edge_values: Mapping[str, Any],
+    node_values: Mapping[str, Any],
 ) -> Tensor:
     """Returns the first ``num_targets`` rows of the result of a layer without a `whole_reason`.
 
@@ -72,17 +72,16 @@ def call_trimmed(
     E], the in-edges of the first ``num_targets`` nodes, by target. ``edge_values``: of these edges.
     ``node_values``: of the first S nodes.
     """
-    if not isinstance(x, Tensor):
-        return conv((x[0], x[1][:num_targets]), edge_index=edge_index, **(edge_values or {}))
     pairs = _LAYERS.get(kind_of(conv), _NAMED).pairs(conv)
 
     def by_end(rows: Any) -> Any:
-        return (rows, rows[:num_targets]) if pairs and isinstance(rows, Tensor) else rows
+        if isinstance(rows, Tensor):
+            return (rows, rows[:num_targets]) if pairs else rows
+        return rows[0], rows[1][:num_targets]
 
-    options = {name: by_end(rows) for name, rows in (node_values or {}).items()}
-    options |= {"edge_index": edge_index, **(edge_values or {})}
-    out: Tensor = conv(by_end(x), **options)  # by place: hooks for lazy widths look for it there
-    return out if pairs else out[:num_targets]
+    beside = {name: by_end(rows) for name, rows in node_values.items()}
+    out: Tensor = conv(by_end(x), edge_index=edge_index, **edge_values, **beside)
+    return out[:num_targets]
 
 
 def kind_of(module: Module) -> type[Module]:
@@ -196,15 +195,9 @@ def how_to_name(conv: Module) -> str:
     )
 
 
-_MESSAGE_HOOKS = tuple(
-    f"_{step}_forward_{when}"
-    for step in ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
-    for when in ("pre_hooks", "hooks")
-)
-
-
 def has_message_hooks(conv: MessagePassing) -> bool:
-    return any(getattr(conv, name) for name in _MESSAGE_HOOKS)
+    steps = ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
+    return any(getattr(conv, f"_{step}_forward_{when}") for step in steps for when in ("pre_hooks", "hooks"))
 
 
 def _why_by_state(conv: Any) -> str | None:
@@ -341,12 +334,6 @@ _PYGS = (
 _GATHERS = {*rules.GETITEM, Tensor.index_select}
 
 
-def is_pygs(files: Sequence[str]) -> bool:
-    inner = next((one for one in reversed(files) if "/torch/" not in one), "")
-    template = "_propagate_" in inner.rsplit("/", 1)[-1]
-    return template or ("/torch_geometric/" in inner and any(one in inner for one in _PYGS))
-
-
 def reason_of_own(recording: Recording, result: int, begin: Collection[int]) -> str | None:
     """Returns why the messages of a user's layer must be passed for all rows, as a clause, or None.
     ``result``: the value that ``propagate`` returned. ``begin``: the values given to it."""
@@ -361,7 +348,10 @@ def reason_of_own(recording: Recording, result: int, begin: Collection[int]) -> 
         open_ones += refs((call.args, call.kwargs))
         axes = [recording.axes[one] for one in call.results]
         gathers = call.target in _GATHERS and isinstance(axes[0], Edges)
-        if call.by_row or gathers or is_pygs(call.files) or recording.are_fixed(call.results):
+        home = next((one for one in reversed(call.files) if "/torch/" not in one), "")
+        pygs = "/torch_geometric/" in home and any(one in home for one in _PYGS)
+        pygs = pygs or "_propagate_" in home.rsplit("/", 1)[-1]  # which it generates
+        if call.by_row or gathers or pygs or recording.are_fixed(call.results):
             continue
         return f"is not known, and {call.note or 'it looks at all rows or edges'} ({call.where})"
     return None

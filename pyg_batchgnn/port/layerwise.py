@@ -23,12 +23,7 @@ from pyg_batchgnn.port.batches import ArgumentTensor, Bound
 from pyg_batchgnn.port.call import Call, Graph, Tracing
 from pyg_batchgnn.port.capture import Captured, CapturedFunction
 from pyg_batchgnn.port.execution import Frame, run_step, take
-from pyg_batchgnn.port.program import (
-    Program,
-    ProgramStep,
-    module_of,
-    rate_of,
-)
+from pyg_batchgnn.port.program import Program, ProgramStep, module_of, rate_of
 from pyg_batchgnn.port.recording import (
     FIXED,
     BatchEdges,
@@ -257,7 +252,7 @@ class _Layers:
                 self._values[one] = _Value(level)
             for one in step.reads:
                 self._last_use[one] = max(self._last_use.get(one, 0), level)
-            for one in refs([call.reads.sources for call in convs]):
+            for one in refs([(call.reads.sources, call.reads.rows) for call in convs]):
                 name = self._name(one)
                 of_type = self._sources.setdefault(level - 1, {}).setdefault(name, [])
                 of_type += [] if one in of_type else [one]

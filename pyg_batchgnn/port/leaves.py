@@ -32,6 +32,8 @@ _BETWEEN = "\x1f"
 #: The ``forward``, or ``propagate``, of the classes of leaves, and the names of their arguments.
 _originals: dict[tuple[type, str], Any] = {}
 _names: dict[type, tuple[str, ...]] = {}
+#: What they were in the first capture of all.
+_first: dict[tuple[type, str], Any] = {}
 
 
 class _Now(threading.local):
@@ -95,6 +97,12 @@ _LEARNS = torch.zeros((), requires_grad=True)
 
 
 @torch._dynamo.assume_constant_result  # type: ignore[untyped-decorator]
+def captures() -> bool:
+    """Returns whether this thread captures a model for `accelerate`."""
+    return now.capture is not None
+
+
+@torch._dynamo.assume_constant_result  # type: ignore[untyped-decorator]
 def _learns(number: int) -> bool | None:
     """Returns whether a leaf module has parameters with gradients; None if it is no leaf."""
     capture = now.capture
@@ -109,33 +117,32 @@ def _call(module: Any, tensors: list[Tensor], names: list[str]) -> list[Tensor]:
     return LEAF(tensors, id(module), _BETWEEN.join(names), learns)
 
 
-def _conv_forward(self: Any, *args: Any, **kwargs: Any) -> Any:
-    original = _original(self, "forward")
-    if not is_dynamo_compiling() or type(self) not in _names or _learns(id(self)) is None:
-        return original(self, *args, **kwargs)
-    given = dict(zip(_names[type(self)], args, strict=False))
-    given.update(kwargs)
+def _packed(given: Mapping[str, Any]) -> tuple[list[Tensor], list[str]] | None:
+    """Returns the tensors among arguments, and their names; None if others than None are left."""
     tensors: list[Tensor] = []
-    names, simple = ["conv"], True
+    names: list[str] = []
     for name, one in given.items():
-        if isinstance(one, Tensor):
-            tensors.append(one)
-            names.append(name)
-        elif isinstance(one, (tuple, list)) and len(one) == 2 and name == "x":
-            simple = simple and isinstance(one[0], Tensor) and isinstance(one[1], Tensor)
-            tensors.extend(one)
-            names.extend(("x.0", "x.1"))
-        elif one is not None:
-            simple = False
-    if simple and "edge_index" in names and ("x" in names or "x.0" in names):
-        return _call(self, tensors, names)[0]
-    return original(self, *args, **kwargs)
+        pair = name == "x" and isinstance(one, (tuple, list)) and len(one) == 2
+        for place, part in enumerate(one if pair else (one,)):
+            if isinstance(part, Tensor):
+                tensors.append(part)
+                names.append(f"{name}.{place}" if pair else name)
+            elif pair or part is not None:
+                return None
+    return tensors, names
+
+
+def _conv_forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+    if is_dynamo_compiling() and type(self) in _names and _learns(id(self)) is not None:
+        packed = _packed({**dict(zip(_names[type(self)], args, strict=False)), **kwargs})
+        if packed and "edge_index" in packed[1] and ("x" in packed[1] or "x.0" in packed[1]):
+            return _call(self, packed[0], ["conv", *packed[1]])[0]
+    return _original(self, "forward")(self, *args, **kwargs)
 
 
 def _forward_of_one(self: Any, *args: Any, **kwargs: Any) -> Any:
     simple = not kwargs and len(args) > 0 and isinstance(args[0], (Tensor, list))
-    for one in args[1:]:
-        simple = simple and one is None
+    simple = simple and all(one is None for one in args[1:])
     if not is_dynamo_compiling() or not simple or _learns(id(self)) is None:
         return _original(self, "forward")(self, *args, **kwargs)
     several = isinstance(args[0], list)
@@ -144,17 +151,11 @@ def _forward_of_one(self: Any, *args: Any, **kwargs: Any) -> Any:
 
 def _propagate(self: Any, edge_index: Any, size: Any = None, **kwargs: Any) -> Any:
     plain = _original(self, "propagate")(self, edge_index, size=size, **kwargs)
-    simple = isinstance(plain, Tensor) and isinstance(edge_index, Tensor)
-    if not is_dynamo_compiling() or not simple or _learns(id(self)) is None:
+    packed = _packed({"": plain, "edge_index": edge_index, **kwargs})
+    known = packed is not None and packed[1][:2] == ["", "edge_index"]
+    if not is_dynamo_compiling() or packed is None or not known or _learns(id(self)) is None:
         return plain
-    tensors, names = [plain, edge_index], ["propagate", "", "edge_index"]
-    for name, one in kwargs.items():
-        if isinstance(one, Tensor):
-            tensors.append(one)
-            names.append(name)
-        elif one is not None:
-            simple = False
-    return _call(self, tensors, names)[0] if simple else plain
+    return _call(self, packed[0], ["propagate", *packed[1]])[0]
 
 
 _FORWARDS = {
@@ -177,6 +178,10 @@ def as_leaves(
             continue
         functions[kind, name] = _FORWARDS[how][1]
         _originals[kind, name] = getattr(kind, name)
+        known, own = rules.kind_of(module), getattr(rules.kind_of(module), name)
+        of_library = known.__module__.startswith(("torch.", "torch_geometric."))
+        if _first.setdefault((known, name), own) is not own and of_library:
+            raise Refusal(f"{known.__name__}.{name} was replaced by another function")
         if how == "conv":
             code: Any = rules.kind_of(module).forward.__code__
             _names[kind] = code.co_varnames[1 : code.co_argcount]

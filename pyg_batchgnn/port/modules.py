@@ -19,7 +19,6 @@ from torch_geometric import EdgeIndex
 from torch_geometric.data import Batch
 from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.nn.dense.linear import is_uninitialized_parameter
-from torch_geometric.utils._trim_to_layer import TrimToLayer
 
 from pyg_batchgnn import nn, ops
 from pyg_batchgnn.port.structure import FLOATS, layer_edges
@@ -212,18 +211,6 @@ class AcceleratedDropout(AcceleratedPart, nn.Dropout):
 
     def takes(self, input: Tensor) -> bool:
         return is_plain(input) and 0.0 <= self.p < 1 - 2**-16
-
-
-class AcceleratedTrim(TrimToLayer):
-    """PyG's step that trims rows and edges to a layer, which ``torch.fx`` traces as one step."""
-
-    stands_for = TrimToLayer
-
-    def forward(self, *given: Any) -> Any:
-        return traced(self, given) if is_symbolic(*given) else super().forward(*given)
-
-
-AcceleratedTrim.__name__ = TrimToLayer.__name__
 
 
 class AcceleratedMLP(Accelerated, torch_geometric.nn.MLP):

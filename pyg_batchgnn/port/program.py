@@ -129,18 +129,15 @@ class Program:
         for one in call.results:
             self.need[one] = min(hops, self.full(one))
         if call.message_passing is not None:
-            self._demand_above(call, hops)
+            reads = call.reads
+            above = min(hops + 1, self.full(reads.edges.number))
+            self._ask((reads.sources, reads.values, reads.rows), above)
+            self._ask(reads.targets, hops)
+            self._ask((reads.edges, reads.values.get("edge_weight")))  # of all edges, for a norm
         elif call.by_row or call.of_ends:
             self._ask((call.args, call.kwargs), hops)
         else:
             self._ask((call.args, call.kwargs), 0 if self._takes_seeds(call) else None)
-
-    def _demand_above(self, call: Call, hops: int) -> None:
-        reads = call.reads
-        above = min(hops + 1, self.full(reads.edges.number))
-        self._ask((reads.sources, reads.values), above)
-        self._ask(reads.targets, hops)
-        self._ask((reads.edges, reads.values.get("edge_weight")))  # a norm takes the weights of all edges
 
     def _takes_seeds(self, call: Call) -> bool:
         if call.target not in _TAKES or len(call.args) < 2 or not isinstance(call.args[0], Ref):

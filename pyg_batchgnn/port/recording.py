@@ -171,6 +171,7 @@ class Reads:
     targets: Any
     edges: Ref  # the edge index
     values: Mapping[str, Any]  # values of edges, by the name of the argument
+    rows: Mapping[str, Any] = field(default_factory=dict)  # other values of the sources, by name
 
 
 @dataclass

@@ -213,13 +213,7 @@ def _trace(
     else:
         sequential = model._batchgnn.is_sequential
     model._batchgnn = Tracing(trims, rows, report, check, is_sequential=sequential)  # type: ignore[assignment]
-
-
-def _has_a_forward(module: Module) -> bool:
-    """Returns whether a part with layers has a ``forward`` of the user's, to capture by itself."""
-    of_users = not type(module).__module__.startswith(("torch.", "torch_geometric.", "pyg_batchgnn."))
-    is_layer = isinstance(module, (MessagePassing, torch.nn.ModuleList, torch.nn.ModuleDict))
-    return of_users and not is_layer and any(isinstance(one, MessagePassing) for one in module.modules())
+    model.tell_of_own_forward()  # type: ignore[operator]
 
 
 def _visit(module: Module, name: str, places: Counter[int], report: AccelerationReport, tell: Report) -> None:
@@ -235,9 +229,10 @@ def _visit(module: Module, name: str, places: Counter[int], report: Acceleration
             if isinstance(module, TracedModel):
                 module._batchgnn = Tracing(report=tell)
             report.replaced.append(Replaced(name, kind.__name__))
-    if kind is modules.AcceleratedTrim.stands_for:
-        module.__class__ = modules.AcceleratedTrim
-    if name and _has_a_forward(module):
+    of_users = not kind.__module__.startswith(("torch.", "torch_geometric.", "pyg_batchgnn."))
+    is_layer = isinstance(module, (MessagePassing, torch.nn.ModuleList, torch.nn.ModuleDict))
+    has_layers = any(isinstance(one, MessagePassing) for one in module.modules())
+    if name and of_users and not is_layer and has_layers:  # to capture by itself
         _trace(module, (), None, tell)
     fuses = isinstance(module, (AcceleratedModel, modules.AcceleratedMLP))
     for key, child in module.named_children():

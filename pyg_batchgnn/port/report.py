@@ -20,11 +20,9 @@ class Replaced:
 
 
 @dataclass(frozen=True)
-class NotReplaced:
+class NotReplaced(Replaced):
     """A module that PyG or torch still computes."""
 
-    name: str  # its path in the model; empty for the model itself
-    kind: str  # the name of its class
     why: str
 
 

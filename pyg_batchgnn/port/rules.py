@@ -58,7 +58,7 @@ HasRows = Callable[[Any], bool]  # whether a tensor has the rows in question
 _HOMES = (torch, Tensor, F, torch.special, torch._C._nn, operator)
 
 
-def _named(names: Iterable[str]) -> dict[Any, str]:
+def named(names: Iterable[str]) -> dict[Any, str]:
     found: dict[Any, str] = {}
     for name in names:
         for home in _HOMES:
@@ -68,22 +68,22 @@ def _named(names: Iterable[str]) -> dict[Any, str]:
     return found
 
 
-ACTIVATIONS = _named(f"{one}{end}" for one in _ACTIVATIONS.split() for end in ("", "_"))
-_BY_ELEMENT = _named((*_ACTIVATIONS.split(), *_ELEMENTWISE.split()))
-_BY_DIM = _named(_ALONG)
-_PRODUCT, RESHAPES = _named(_PRODUCTS), _named(_RESHAPE_NAMES)
-_TRANSPOSES = _named(("transpose", "swapaxes", "swapdims", "movedim", "permute"))
+ACTIVATIONS = named(f"{one}{end}" for one in _ACTIVATIONS.split() for end in ("", "_"))
+_BY_ELEMENT = named((*_ACTIVATIONS.split(), *_ELEMENTWISE.split()))
+_BY_DIM = named(_ALONG)
+_PRODUCT, RESHAPES = named(_PRODUCTS), named(_RESHAPE_NAMES)
+_TRANSPOSES = named(("transpose", "swapaxes", "swapdims", "movedim", "permute"))
 _CELL = {getattr(torch._VF, name) for name in ("gru_cell", "lstm_cell", "rnn_tanh_cell", "rnn_relu_cell")}
-_CELL |= _named(("gru_cell", "lstm_cell", "rnn_tanh_cell", "rnn_relu_cell")).keys()
+_CELL |= named(("gru_cell", "lstm_cell", "rnn_tanh_cell", "rnn_relu_cell")).keys()
 #: Take rows [N, C, L], or [N, C, H, W], of as many dimensions. With fewer there is one row.
 _BATCHED = dict.fromkeys((torch.conv1d, F.max_pool1d, torch.avg_pool1d, F.adaptive_avg_pool1d), 3)
 _BATCHED |= {torch.conv2d: 4}
 _LAYER_NORM = {F.layer_norm, torch.layer_norm, F.rms_norm, torch.rms_norm}
 _GROUP_NORM, _EMBEDDING = {F.group_norm, torch.group_norm}, {F.embedding, torch.embedding}
 #: Write to running statistics among their arguments.
-KEEPS_STATISTICS = _named(("batch_norm", "instance_norm"))
+KEEPS_STATISTICS = named(("batch_norm", "instance_norm"))
 #: Draw from torch's generator, row by row: another number of rows draws other numbers.
-DROPOUTS = _named(("dropout", "alpha_dropout", "feature_alpha_dropout", "feature_dropout", "rrelu"))
+DROPOUTS = named(("dropout", "alpha_dropout", "feature_alpha_dropout", "feature_dropout", "rrelu"))
 
 
 def is_by_row(
@@ -134,19 +134,26 @@ def is_by_row(
     return False
 
 
-def is_known(function: Any) -> bool:
-    known = (_BY_ELEMENT, _BY_DIM, _PRODUCT, RESHAPES, _TRANSPOSES, _EMBEDDING, _LAYER_NORM, _BATCHED)
-    others: set[Any] = {torch.einsum, F.one_hot, *GETITEM}
-    return any(function in one for one in (*known, _GROUP_NORM, _CELL, DROPOUTS, others))
+_NAMED = {*_BY_ELEMENT, *_BY_DIM, *_PRODUCT, *RESHAPES, *_TRANSPOSES, *GETITEM}
+#: Those that draw no random numbers, or draw them row by row.
+KNOWN = {
+    *_NAMED,
+    *_EMBEDDING,
+    *_LAYER_NORM,
+    *_BATCHED,
+    *_GROUP_NORM,
+    *_CELL,
+    *DROPOUTS,
+    torch.einsum,
+    F.one_hot,
+}
 
 
 def why_whole(function: Callable[..., Any]) -> str:
     if function in _BY_ELEMENT:
         return "meets values of other rows"
-    named = (_BY_DIM, KEEPS_STATISTICS, _PRODUCT, RESHAPES, _TRANSPOSES)
-    if function in GETITEM or any(function in one for one in named):
-        return "looks at all rows"
-    return "is not known to compute each row by itself"
+    known = function in _NAMED or function in KEEPS_STATISTICS
+    return "looks at all rows" if known else "is not known to compute each row by itself"
 
 
 def _broadcasts(given: Sequence[Tensor], rows: Callable[[Any], bool]) -> bool:
@@ -304,7 +311,7 @@ def takes_row_statistics(module: torch.nn.Module) -> bool:
 
 
 #: Functions that change what tensors are, or compute gradients.
-WRITES = {*_named(("requires_grad_", "backward", "set_", "resize_", "register_hook", "retain_grad"))}
+WRITES = {*named(("requires_grad_", "backward", "set_", "resize_", "register_hook", "retain_grad"))}
 WRITES |= {torch.autograd.grad, torch.autograd.backward}
 #: Functions that draw numbers if their dropout, at this place among the arguments, is not zero.
 _ATTENTIONS: dict[Any, int] = {F.multi_head_attention_forward: 10, F.scaled_dot_product_attention: 4}
@@ -391,12 +398,6 @@ _OPERATORS = {
         "matmul",
     )
 }
-#: The place of ``inplace`` among the arguments.
-_INPLACE: dict[Any, int] = {}
-for _function in vars(F).values():
-    _code = getattr(_function, "__code__", None)
-    if _code is not None and "inplace" in _code.co_varnames[: _code.co_argcount]:
-        _INPLACE[_function] = _code.co_varnames.index("inplace")
 
 
 def out_of_place(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any] | None:
@@ -412,9 +413,8 @@ def out_of_place(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any] | No
             if getattr(home, name, None) is func and callable(other := getattr(home, name[:-1], None)):
                 return other, args, kwargs
         return functools.partial(_on_a_copy, func), args, kwargs
-    if kwargs.get("inplace"):
-        return func, args, {**kwargs, "inplace": False}
-    place = _INPLACE.get(func)
-    if place is not None and len(args) > place and args[place]:
-        return func, (*args[:place], False, *args[place + 1 :]), kwargs
-    return None
+    code = getattr(func, "__code__", None)
+    given = {} if code is None else dict(zip(code.co_varnames[: code.co_argcount], args, strict=False))
+    if given.get("inplace"):
+        return func, tuple({**given, "inplace": False}.values()), kwargs
+    return (func, args, {**kwargs, "inplace": False}) if kwargs.get("inplace") else None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +13,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
+from torch.utils import _pytree as pytree
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
@@ -21,9 +22,10 @@ from pyg_batchgnn import machine, nn, ops
 from pyg_batchgnn.port import foreign
 from pyg_batchgnn.port.batches import ArgumentTensor, Bound, bind
 from pyg_batchgnn.port.call import SCALARS, Call, Entry, Tracing, first_rows
-from pyg_batchgnn.port.capture import CALLED, Miss
+from pyg_batchgnn.port.capture import Miss, Seen
+from pyg_batchgnn.port.leaves import captures
 from pyg_batchgnn.port.modules import is_symbolic, is_traced
-from pyg_batchgnn.port.recording import Axis, Count, Nodes, Refusal, mapped, tensors
+from pyg_batchgnn.port.recording import Axis, Nodes, Refusal, mapped, tensors
 from pyg_batchgnn.port.structure import Memo, prefix
 from pyg_batchgnn.types import SampledMinibatch
 
@@ -45,6 +47,8 @@ class TracedModel(torch.nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         if is_dynamo_compiling():
+            if not captures() and args and isinstance(args[0], _BATCHES):
+                return _call_apart(self, *args, **kwargs)  # in the user's torch.compile
             return self.users_forward(self, *args, **kwargs)
         own = self.users_forward
         if is_traced() or is_symbolic(*args, *kwargs.values()):
@@ -62,19 +66,20 @@ class TracedModel(torch.nn.Module):
                 f"{type(self).__name__} is called without {' and '.join(bound.left_out)} of the batch, "
                 f"because forward has a default; to use it, call model(batch, {names})",
             )
-        result = run(self, tracing, bound)
-        if not isinstance(result, Plain):
-            if bound.seeds is not None and not _is_cut(result):
+        result = plain = run(self, tracing, bound)
+        if not isinstance(plain, Plain):
+            leaves = pytree.tree_leaves(result) if bound.seeds is not None else ()
+            if not all(isinstance(one, (Tensor, *SCALARS)) for one in leaves):
                 tracing.warn(
                     "uncut",
                     f"{type(self).__name__} returns a {type(result).__name__}, whose rows model(batch) does "
                     f"not cut to those of the seeds; return tensors, or tuples and dicts of them",
                 )
             return result
-        plain = result
         try:
             if bound.by_name:
-                result = own(self, **mapped(dict(bound.arguments), _materialised))
+                tensor = lambda one: one.tensor() if isinstance(one, ArgumentTensor) else one  # noqa: E731
+                result = own(self, **mapped(dict(bound.arguments), tensor))
             else:
                 result = own(self, *args, **kwargs)
         except BaseException:
@@ -85,6 +90,19 @@ class TracedModel(torch.nn.Module):
         elif plain.cuts and bound.seeds is not None and tracing.result is None:
             learn_result(self, tracing, bound)
         return _cut(result, bound, tracing.result) if plain.cuts else result
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name == "forward":
+            self.tell_of_own_forward()
+
+    def tell_of_own_forward(self) -> None:
+        if "forward" in vars(self):
+            self._batchgnn.warn(
+                "forward",
+                f"{type(self).__name__} has a forward of its own instance, and model(batch) returns what "
+                f"that returns; put it on the class, before accelerate(model)",
+            )
 
     @property
     def users_forward(self) -> Callable[..., Any]:
@@ -123,12 +141,12 @@ class TracedModel(torch.nn.Module):
             type.__setattr__(cls, "forward", forward)
 
 
-def _is_cut(result: Any) -> bool:
-    if isinstance(result, (tuple, list)):
-        return all(map(_is_cut, result))
-    if type(result) in (dict, OrderedDict):
-        return all(map(_is_cut, result.values()))
-    return isinstance(result, (Tensor, *SCALARS))
+_BATCHES = (Data, HeteroData, SampledMinibatch)
+
+
+@torch.compiler.disable(reason="model(batch) runs what accelerate captured")  # type: ignore[untyped-decorator]
+def _call_apart(model: TracedModel, *args: Any, **kwargs: Any) -> Any:
+    return model.forward(*args, **kwargs)
 
 
 @functools.lru_cache(maxsize=64)
@@ -166,11 +184,14 @@ def _set_on_users(cls: Any, name: str, value: Any) -> None:
     type.__setattr__(cls if name.startswith(("__", "_abc_")) else cls.stands_for, name, value)
 
 
+_NAMES = ("__doc__", "__module__", "__qualname__", "__annotations__")
+
+
 @functools.cache
 def traced_class(kind: Any) -> type[torch.nn.Module]:
     """Returns the class of an accelerated model of class ``kind``, with the same name."""
     meta: Any = type(type(kind).__name__, (type(kind),), {"__setattr__": _set_on_users})
-    body = {name: getattr(kind, name) for name in ("__doc__", "__module__", "__qualname__")}
+    body = {name: getattr(kind, name) for name in _NAMES}
     body |= {"stands_for": kind, "__reduce_ex__": _reduced}
     return meta(kind.__name__, (TracedModel, kind), body)
 
@@ -190,7 +211,7 @@ def run(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> Any:
         return Plain()
     if any(is_uninitialized_parameter(own) for one in modules for own in one._parameters.values()):
         return Plain()  # the first plain call says how wide lazy modules are
-    _check_classes(modules, tracing)
+    _forget_if_changed(type(model), tracing)
     try:
         call = Call(model, tracing, bound)
         arguments = call.arguments()
@@ -207,9 +228,7 @@ def run(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> Any:
             if len(tracing.graphs) >= _MOST_GRAPHS:
                 entry.refused[grads] = _TOO_MANY.format(_MOST_GRAPHS)
                 return Plain(None if "plain" in tracing.warned else entry.refused[grads])
-        result = call.capture(entry.function, arguments, call, entry.exact)
-        _check_classes(modules, tracing)
-        return result
+        return call.capture(entry.function, arguments, call, entry.exact)
     except Miss:
         entry.refused[grads] = "TorchDynamo is turned off"
     except Refusal as refusal:
@@ -323,25 +342,16 @@ def must_be_called(module: torch.nn.Module) -> bool:
     return hooked or changed or nn.is_watched(module)
 
 
-def _check_classes(modules: Sequence[torch.nn.Module], tracing: Tracing) -> None:
-    """Forgets all captured graphs if a user's class got other methods: no guard notices that."""
-    kinds = {one for module in modules for one in type(module).__mro__ if _is_users(one)}
-    kinds.update(one for kind in CALLED for one in kind.__mro__ if _is_users(one))
-    wrappers = (property, staticmethod, classmethod)
-    now = {
-        kind: {name: one for name, one in vars(kind).items() if callable(one) or isinstance(one, wrappers)}
-        for kind in kinds
-    }
-    if any(now.get(kind) != methods for kind, methods in tracing.classes.items()):
+def _forget_if_changed(kind: Any, tracing: Tracing) -> None:
+    """Forgets all captured graphs if what they depend on without a guard changed. ``kind``: the
+    class of the model, which has the names of the user's class."""
+    for name in (*_NAMES, "__name__") if kind.__reduce_ex__ is _reduced else ():
+        if getattr(kind, name) != getattr(kind.stands_for, name):
+            type.__setattr__(kind, name, getattr(kind.stands_for, name))
+    if tracing.seen.has_changed():
         tracing.entries.clear()
         tracing.differs.clear()
-    tracing.classes = now
-
-
-@functools.lru_cache(maxsize=1024)
-def _is_users(kind: type) -> bool:
-    home = kind.__module__.partition(".")[0]
-    return home not in ("torch", "torch_geometric", "pyg_batchgnn", "builtins", "abc", "typing")
+        tracing.seen = Seen()
 
 
 def _cut(result: Any, bound: Bound, axes: Sequence[Axis] | None) -> Any:
@@ -359,9 +369,3 @@ def _cut(result: Any, bound: Bound, axes: Sequence[Axis] | None) -> Any:
         return first_rows(leaf, axis, bound) if leaf.size(0) == every else leaf
 
     return mapped(result, cut)
-
-
-def _materialised(leaf: Any) -> Any:
-    if isinstance(leaf, ArgumentTensor):
-        return leaf.tensor()
-    return int(leaf) if isinstance(leaf, Count) else leaf

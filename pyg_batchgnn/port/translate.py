@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -47,11 +48,7 @@ from pyg_batchgnn.port.recording import (
     tensors,
 )
 
-_OF_STACKS = {
-    getattr(home, name): name
-    for name in ("sum", "mean", "max", "min", "amax", "amin")
-    for home in (torch, Tensor)
-}
+_OF_STACKS = rules.named(("sum", "mean", "max", "min", "amax", "amin"))
 _SIZES = {torch.ops.aten.sym_size.int, Tensor.size}
 _ASSERTIONS = {
     torch.ops.aten._assert_scalar.default,
@@ -60,9 +57,7 @@ _ASSERTIONS = {
 }
 #: Arithmetic with numbers, which looks at no tensor.
 _ARITHMETIC = {
-    one
-    for name in dir(operator)
-    if callable(one := getattr(operator, name)) and not name.startswith("_") and not name.startswith("i")
+    one for name in dir(operator) if callable(one := getattr(operator, name)) and name[0] not in "_i"
 }
 _ARITHMETIC |= {getattr(torch, name) for name in dir(torch) if name.startswith(("sym_", "_sym_"))}
 _ARITHMETIC |= {max, min, float, int, bool, round, abs, pow}
@@ -147,7 +142,9 @@ class _Translator:
         elif isinstance(place, Count):
             self._env[node] = place
         elif isinstance(place, ArgumentTensor) and dim is not None:
-            form = _form_of_dim(place, dim)
+            form, sizes = form_of(place.axis, dim), place.columns or ()
+            if form is None and 0 < dim <= len(sizes):
+                form = Form.of({}, sizes[dim - 1])
             self._env[node] = Count(0, form) if form is not None else ref
 
     def _ref(self, leaf: Any) -> Any:
@@ -243,7 +240,7 @@ class _Translator:
         refused = func in rules.WRITES or rules.is_state(func)
         if refused or isinstance(func, torch._ops.HigherOrderOperator):
             raise self._refusal(rules.why_refused(func))
-        if not rules.is_known(func) and rules.draws(self._node):
+        if func not in rules.KNOWN and rules.draws(self._node):
             raise self._refusal(f"{name} draws random numbers")
         if (total := self._of_stack(func, args, kwargs)) is not None:
             return total
@@ -276,8 +273,10 @@ class _Translator:
             self._of_nodes.update(made.results)
         seeds = any(isinstance(self._axis(one), SeedIds) for one in tensors((given, named)))
         read = refs((args, kwargs))
-        reads_rows = any(isinstance(self.found.axes[one], Nodes) or one in self._of_nodes for one in read)
-        if not by_row and not made.of_ends and not seeds and reads_rows:
+        axes = {self.found.axes[one] for one in read}
+        more = any(isinstance(one, Nodes) and one.hops > 0 for one in axes)  # than the rows of the seeds
+        more = more or not self._of_nodes.isdisjoint(read)
+        if not by_row and not made.of_ends and not seeds and more:
             made.note = f"{name} {rules.why_whole(func)}"
         if func is torch.stack and (*args[1:], *kwargs.values()) in ((), (0,)):
             self._stacks[made.result.number] = args[0]
@@ -427,16 +426,19 @@ class _Translator:
         (x,), values = leaf.args, dict(leaf.kwargs)
         edge_index = values.pop("edge_index")
         sources, targets = x if isinstance(x, tuple) else (x, x)
-        reads = Reads(sources, targets, edge_index, values)
+        of_nodes = [name for name, one in values.items() if isinstance(self._axis_by_number(one), Nodes)]
+        beside = {name: values.pop(name) for name in of_nodes}
+        reads = Reads(sources, targets, edge_index, values, beside)
         reason = self._reason_against(reads)
         way: Way | str = f"{_kind(module)} {reason}"
         if reason is None:
-            way = self._judge(module, *self._shaped((x, edge_index, values)))
+            way = self._judge(module, *self._shaped((x, edge_index, {**values, **beside})))
         self._note = way if isinstance(way, str) else ""
         known = way if isinstance(way, Way) else None
         rows = self._axis_by_number(reads.targets)
         axis = rows if isinstance(rows, Nodes) else WHOLE
-        made = self._add(ModuleCall(path), (x, edge_index), values, axis, by_row=False, way=known)
+        named = {"edge_index": edge_index, **values, **beside}
+        made = self._add(ModuleCall(path), (x,), named, axis, by_row=False, way=known)
         made.reads = reads
         self._layer += 1
         return made
@@ -448,7 +450,7 @@ class _Translator:
         rows = isinstance(axis, (Nodes, Edges))
         takes = least > 1 or rules.kind_of(module) in rules.ACTIVATES
         by_row = rows and takes and rules.computes_rows(module)
-        if rows and not by_row:
+        if isinstance(axis, (Nodes, Edges)) and axis.hops > 0 and not by_row:
             self._note = f"{_kind(module)} looks at all rows"
         in_place = getattr(module, "inplace", False)
         if in_place:
@@ -471,11 +473,13 @@ class _Translator:
         source, _, target = edges.name or (None, None, None)
         if (above.name, rows.name) != (source, target):
             return "is called with rows of other types than those of its edges"
-        cut = reads.sources is not reads.targets and rows.hops == edges.hops - 1
+        pairs = reads.sources is not reads.targets
+        cut = pairs and rows.hops == edges.hops - 1
         if above.hops != edges.hops or not (rows.hops == edges.hops or cut):
             return "is called with rows and edges of different hops"
-        if not values <= {Edges(edges.name, edges.hops)}:
-            return "is called with arguments that are no values of edges"
+        of_nodes = {self._axis_by_number(one) for one in reads.rows.values()}
+        if not values <= {Edges(edges.name, edges.hops)} or (of_nodes and (pairs or of_nodes != {above})):
+            return "is called with arguments that are values of neither nodes nor edges"
         return None
 
     def _propagated(self, path: str, conv: Any, leaf: Leaf) -> Call | None:
@@ -524,7 +528,7 @@ class _Translator:
         where = place_of(self._node.meta.get("stack_trace") or self._node.stack_trace)
         call = Call(target, tuple(args), dict(kwargs), refs(tree), by_row, way, self._layer, where, tree=tree)
         call.note, self._note = self._note, ""
-        call.files = _files(self._node.stack_trace)
+        call.files = tuple(re.findall(r'^ *File "(.+?)"', self._node.stack_trace or "", re.MULTILINE))
         if not self._of_nodes.isdisjoint(refs((args, kwargs))):
             self._of_nodes.update(one for one in call.results if isinstance(self.found.axes[one], Edges))
         if isinstance(value, Tensor):
@@ -560,8 +564,7 @@ def _needed(recording: Recording) -> list[Call]:
     return calls[::-1]
 
 
-_SELECTS = {Tensor.__getitem__, operator.getitem, Tensor.unbind, torch.unbind, Tensor.view, Tensor.reshape,
-            Tensor.flatten}  # fmt: skip
+_SELECTS = {*rules.GETITEM, *rules.named(("unbind", "view", "reshape", "flatten"))}
 
 
 def _shape(value: Any) -> Tensor | None:
@@ -579,21 +582,9 @@ def _shape(value: Any) -> Tensor | None:
     return torch.empty((), dtype=value.dtype).expand(sizes)
 
 
-def _form_of_dim(place: ArgumentTensor, dim: int) -> Form | None:
-    if (form := form_of(place.axis, dim)) is not None:
-        return form
-    sizes = place.columns
-    return Form.of({}, sizes[dim - 1]) if sizes is not None and 0 < dim <= len(sizes) else None
-
-
 def _constant(value: Any) -> int | None:
     return value.node.maybe_as_int() if isinstance(value, torch.SymInt) else None
 
 
 def _kind(module: torch.nn.Module) -> str:
     return rules.kind_of(module).__name__
-
-
-def _files(trace: str | None) -> tuple[str, ...]:
-    lines = (one.strip() for one in (trace or "").splitlines())
-    return tuple(one.split('"')[1] for one in lines if one.startswith('File "'))

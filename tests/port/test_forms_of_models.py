@@ -23,6 +23,7 @@ from pyg_batchgnn.port import accelerate, inference
 from tests.support.ported_models import CLASSES, FEATURES, GRAPH
 from tests.support.recorded_models import (
     HIDDEN,
+    Written,
     assert_as_plain,
     assert_close,
     assert_trimmed,
@@ -95,16 +96,49 @@ class PassesOn(Pair):
         return self.conv2(h, edge_index, **values)
 
 
+class OfBatch(PassesOn):
+    def forward(self, data: Any, **values: Tensor) -> Tensor:  # type: ignore[override]
+        return super().forward(data.x, data.edge_index, **values)
+
+
 @pytest.mark.parametrize("names", [(), ("edge_weight",)])
 def test_values_that_a_forward_passes_on(names: tuple[str, ...]) -> None:
-    ours, plain = pair(PassesOn(pyg.GraphConv))
-    for batch in batches():
-        values = {name: batch[name] for name in names}
-        wanted = plain(batch.x, batch.edge_index, **values)
-        assert_close(ours(batch.x, batch.edge_index, **values), wanted)
-        if not names:
-            assert_close(ours(batch), wanted[: batch.batch_size])
-    assert names or found_in(ours).reasons == []
+    for kind in (PassesOn, OfBatch):
+        ours, plain = pair(kind(pyg.GraphConv), rows="seeds")
+        for batch in batches():
+            values = {name: batch[name] for name in names}
+            given = (batch.x, batch.edge_index) if kind is PassesOn else (batch,)
+            for found in (ours(*given, **values)[: batch.batch_size], ours(batch, **values)):
+                assert_as_plain(ours, plain, found, plain(*given, **values)[: batch.batch_size])
+        assert found_in(ours).reasons == []
+
+
+#: Layers that take other values of nodes beside ``x``: of the input, or of the first rows.
+BESIDE: dict[str, tuple[Any, Any]] = {
+    "GCN2Conv": (lambda: pyg.GCN2Conv(HIDDEN, 0.1, normalize=False), lambda _, h: h),
+    "PointNetConv": (
+        lambda: pyg.PointNetConv(torch.nn.Linear(HIDDEN + 3, HIDDEN), torch.nn.Linear(HIDDEN, HIDDEN)),
+        lambda x, _: x[:, :3],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_layers_that_take_other_values_of_nodes(name: str) -> None:
+    def forward(model: Any, x: Tensor, edge_index: Tensor) -> Tensor:
+        first = h = model.skip(x)
+        for conv in model.convs:
+            h = conv(h, BESIDE[name][1](x, first), edge_index).relu()
+        return h
+
+    convs = torch.nn.ModuleList([BESIDE[name][0]() for _ in range(2)])
+    ours, plain = pair(Written(forward, skip=torch.nn.Linear(FEATURES, HIDDEN), convs=convs))
+    compare(ours, plain)
+    assert_trimmed(ours, [1, 0])
+    compare_plain_calls(ours, plain)
+    loader = MacrobatchNeighborLoader(GRAPH.clone(), [2], torch.arange(3))
+    found = inference(ours, loader, memory_budget=1)
+    assert_close(found, plain.eval()(GRAPH.x, GRAPH.edge_index).detach())
 
 
 class Difference(pyg.MessagePassing):
@@ -182,11 +216,6 @@ def test_all_rows_of_a_plain_call_belong_to_one_mask() -> None:
     assert type(rows.grad_fn).__name__ == "_SeedRowsBackward"
 
 
-class OfBatch(Pair):
-    def forward(self, data: Any) -> Tensor:  # type: ignore[override]
-        return super().forward(data.x, data.edge_index)
-
-
 def test_a_batch_that_is_given_by_name() -> None:
     ours, plain = pair(OfBatch(), rows="seeds")
     for batch in batches():
@@ -235,18 +264,6 @@ def test_a_batch_that_cannot_be_captured_gives_all_rows(kind: Any) -> None:
     why = "PyTorch's tracer stopped" if kind is Decides else "in objects that hold each other"
     assert len(told) == 2 and why in told[1]
     assert len(said) == 1 and why in said[0] and "model(batch) returns all of them" in said[0]
-
-
-class ByIds(Pair):
-    def forward(self, n_id: Tensor, edge_index: Tensor) -> Tensor:
-        return super().forward(n_id.double()[:, None].expand(-1, FEATURES), edge_index)
-
-
-def test_inference_gives_features_and_no_ids() -> None:
-    ours, _ = pair(ByIds())
-    loader = MacrobatchNeighborLoader(GRAPH, [3, 2], torch.arange(20), batch_size=10)
-    with pytest.raises(ValueError, match="the first parameter of ByIds is n_id"):
-        inference(ours, loader)
 
 
 def test_a_typed_batch_of_one_type() -> None:

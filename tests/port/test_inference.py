@@ -397,6 +397,11 @@ class ThreeArguments(Written):
         return super().forward(x, edge_index)
 
 
+class ByIds(Written):
+    def forward(self, n_id: Tensor, edge_index: Tensor) -> Tensor:  # type: ignore[override]
+        return super().forward(n_id, edge_index)
+
+
 REFUSED: dict[str, tuple[Callable[[], torch.nn.Module], str]] = {
     "mean": (lambda: between(lambda h: h - h.mean(0)), "mean looks at all rows"),
     "size": (lambda: between(lambda h: h / h.size(0)), "uses numbers of nodes"),
@@ -404,6 +409,7 @@ REFUSED: dict[str, tuple[Callable[[], torch.nn.Module], str]] = {
     "item": (lambda: between(lambda h: h / h.max().item()), "max looks at all rows"),
     "norm": (lambda: between(pyg.GraphNorm(WIDTH)), "GraphNorm takes statistics"),
     "arguments": (lambda: ThreeArguments(lambda _, x, __: x), "batch; the edges have no attribute"),
+    "ids": (lambda: ByIds(lambda _, x, __: x), "the first parameter of ByIds is n_id"),
     "edges' rows": (
         lambda: Written(lambda m, x, e: (m.conv(x, e), e[0] * 2), conv=pyg.SAGEConv(FEATURES, 3)),
         "forward returns values of edges|looks at other rows",

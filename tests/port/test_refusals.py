@@ -3,15 +3,17 @@ warning says what is different."""
 
 from __future__ import annotations
 
+import abc
 import collections
 import copy
 import functools
 import itertools
-import math
 import os
 import random
 import re
+import sys
 import time
+import types
 import warnings
 from collections import Counter as Counted
 from collections.abc import Callable, Iterator
@@ -22,7 +24,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 import torch_geometric.nn as pyg
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
@@ -62,6 +63,20 @@ class Warmup:
         return min(1.0, 0.25 * self.step)
 
 
+class Kind(type):
+    rate = 1.0
+
+
+class OfKind(metaclass=Kind):
+    def __init__(self, rate: float = 1.0) -> None:
+        self.scale = rate
+
+
+class Answers:
+    def __class_getitem__(cls, _: Any) -> float:
+        return float(COUNTS["rate"])
+
+
 @functools.lru_cache(maxsize=1)
 def remembered() -> float:
     return COUNTS["rate"]
@@ -75,8 +90,7 @@ class Rich(Net):
         self.args, self.warmup = SimpleNamespace(rate=0.5), Warmup()
         self.functions = [torch.tanh]
         self.rows = [torch.linspace(0.5, 1, HIDDEN, dtype=torch.float64)]
-        self.kinds, self.steps = {"tanh"}, itertools.count(1)
-        self.gate = torch.nn.Parameter(torch.zeros(()))
+        self.steps = itertools.count(1)
         self.scales = torch.nn.Parameter(torch.zeros(HIDDEN))
         self.down = torch.nn.Parameter(torch.linspace(-1, 1, HIDDEN * 2).view(HIDDEN, 2))
         self.lazy, self.other = torch.nn.Linear(HIDDEN, HIDDEN), torch.nn.Linear(HIDDEN, HIDDEN)
@@ -122,6 +136,9 @@ def _reset() -> None:
     CALLS = Rich.calls = 0
     RANDOM.seed(1)
     Acts.act = lambda _, h: h / 2
+    Kind.rate, OfKind.__init__.__defaults__, Rich.__doc__ = 1.0, (1.0,), "a"
+    vars(time).pop("of_tests", None)
+    _put_module(None, 0)
     remembered.cache_clear()
     OUTSIDE.copy_(torch.linspace(0, 1, HIDDEN))
     os.environ.pop("BATCHGNN_TEST_RATE", None)
@@ -212,11 +229,6 @@ def in_bfloat16(model: Any, x: Tensor, h: Tensor) -> Tensor:
         return h * 2 + 1
 
 
-def cosine_of_a_step(model: Any, x: Tensor, h: Tensor) -> Tensor:
-    model.alpha += 1
-    return h * math.cos(model.alpha / 10)
-
-
 def keeps_rows(model: Any, x: Tensor, h: Tensor) -> Tensor:
     model.last = h.detach()
     return h
@@ -292,12 +304,6 @@ def writes_result(model: Any, x: Tensor, h: Tensor) -> Tensor:
     return h + other
 
 
-def steps_by_hand(model: Any, x: Tensor, h: Tensor) -> Tensor:
-    with torch.no_grad():
-        model.gate.add_(1.0)
-    return h * model.gate.detach()
-
-
 def freezes(model: Any, x: Tensor, h: Tensor) -> Tensor:
     model.down.requires_grad_(model.alpha > 1)
     return h + h @ model.down @ model.down.t()
@@ -308,12 +314,6 @@ def catches_key(model: Any, x: Tensor, h: Tensor) -> Tensor:
         return h * model.held["factor"]
     except KeyError:
         return h
-
-
-def sets_option(model: Any, x: Tensor, h: Tensor) -> Tensor:
-    h = model.norm(h)
-    model.norm.eps = 0.5
-    return h + model.norm(h)
 
 
 def ties_weights(model: Any, x: Tensor, h: Tensor) -> Tensor:
@@ -338,12 +338,6 @@ def hooks_rows(model: Any, x: Tensor, h: Tensor) -> Tensor:
     return h.tanh()
 
 
-def hooks_node(model: Any, x: Tensor, h: Tensor) -> Tensor:
-    h = h.tanh()
-    h.grad_fn.register_prehook(lambda grads: tuple(one * 0.5 for one in grads))
-    return h * 2
-
-
 def _set(**values: tuple[Any, Any]) -> Callable[[Any, int], None]:
     def change(model: Any, number: int) -> None:
         for name, one in values.items():
@@ -352,24 +346,22 @@ def _set(**values: tuple[Any, Any]) -> Callable[[Any, int], None]:
     return change
 
 
+def _put_module(_: Any, number: int) -> None:
+    sys.modules["batchgnn_test_rates"] = types.ModuleType("batchgnn_test_rates")
+    sys.modules["batchgnn_test_rates"].rate = 1.0 + number  # type: ignore[attr-defined]
+
+
+def imports(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    from batchgnn_test_rates import rate  # type: ignore[import-not-found]
+
+    return h * rate  # type: ignore[no-any-return]
+
+
 def _linear(weight: float) -> torch.nn.Module:
     made = torch.nn.Linear(HIDDEN, HIDDEN).double()
     torch.nn.init.constant_(made.weight, weight)
     torch.nn.init.zeros_(made.bias)
     return made
-
-
-class Power:
-    """A function that no dict takes, and that equals all others."""
-
-    power = 1
-    __hash__ = None  # type: ignore[assignment]
-
-    def __eq__(self, other: object) -> bool:
-        return True
-
-    def __call__(self, h: Tensor) -> Tensor:
-        return h.tanh() ** self.power
 
 
 def _closure() -> Case:
@@ -408,13 +400,9 @@ CASES: dict[str, Case] = {
     "method of an object": Case(
         lambda _, __, h: Acts().act(h), change=lambda _, n: setattr(Acts, "act", lambda _, h: h * n)
     ),
-    "draws from an object": Case(lambda _, __, h: h * RANDOM.random(), why="a random.Random"),
-    "cosine of a step": Case(cosine_of_a_step),
+    "draws from an object": Case(lambda _, __, h: h * RANDOM.random(), why="a Random"),
     "from outside": Case(lambda _, __, h: h * OUTSIDE),
     "adds to input": Case(adds_to_input, why="writes to an input"),
-    "clamps input by function": Case(
-        lambda _, x, h: h + F.elu(x, inplace=True).sum(dim=1, keepdim=True), why="writes to an input"
-    ),
     "sets rows": Case(sets_rows),
     "writes to view": Case(writes_to_view, why="shares memory with another one"),
     "writes result": Case(writes_result, why="mul writes to a tensor"),
@@ -432,20 +420,46 @@ CASES: dict[str, Case] = {
         lambda _, __, h: h * remembered(), change=lambda _, n: COUNTS.update(rate=2.0 * n), why="cache"
     ),
     "variable of the environment": Case(
-        lambda _, __, h: h * float(os.environ.get("BATCHGNN_TEST_RATE", "1")),
+        lambda model, _, h: h * float(model.functions[1].get("BATCHGNN_TEST_RATE", "1")),
+        prepare=lambda model: model.functions.append(os.environ),
         change=lambda _, n: os.environ.update(BATCHGNN_TEST_RATE=str(2 * n)),
-        why="whose changes PyTorch's tracer does not see",
+        why="the environment, whose changes",
     ),
-    "members of a set": Case(
-        lambda model, _, h: h.tanh() if "tanh" in model.kinds else h.relu(),
-        change=lambda model, n: (model.kinds.discard("tanh"), model.kinds.add(f"kind {n}")),
+    "metaclass": Case(lambda _, __, h: h * OfKind.rate, change=lambda _, n: setattr(Kind, "rate", 2.0 * n)),
+    "class that answers": Case(
+        lambda _, __, h: h * Answers[0],
+        change=lambda _, n: COUNTS.update(rate=2.0 * n),
+        why="tells of itself",
+    ),
+    "registered with a class": Case(
+        lambda model, _, h: h * 2 if isinstance(model.warmup, model.functions[0]) else h,
+        prepare=lambda model: model.functions.__setitem__(0, abc.ABCMeta("Abstract", (), {})),
+        change=lambda model, _: model.functions[0].register(Warmup),
+    ),
+    "imported": Case(imports, change=_put_module, why="another module batchgnn_test_rates than before"),
+    "docstring": Case(
+        lambda model, _, h: h * len(model.__doc__), change=lambda _, n: setattr(Rich, "__doc__", "ab" * n)
+    ),
+    "defaults of a class": Case(
+        lambda _, __, h: h * OfKind().scale,
+        change=lambda _, n: setattr(OfKind.__init__, "__defaults__", (2.0 * n,)),
+    ),
+    "name that a module gets": Case(
+        lambda _, __, h: h * getattr(time, "of_tests", 1.0),
+        change=lambda _, n: setattr(time, "of_tests", 2.0 * n),
+    ),
+    "chained dicts": Case(
+        lambda model, _, h: h * model.functions[0]["rate"],
+        prepare=lambda model: model.functions.__setitem__(0, collections.ChainMap({}, {"rate": 1.0})),
+        change=lambda model, n: model.functions[0].update(rate=2.0 * n),
+        why="a ChainMap",
     ),
     "time": Case(lambda _, __, h: h + 0 * time.perf_counter(), why="perf_counter"),
     "order of a dict": Case(
         lambda model, _, h: h * next(iter(model.held.values())),
         prepare=lambda model: setattr(model, "held", collections.OrderedDict(one=1.0, two=2.0, three=3.0)),
         change=lambda model, _: model.held.move_to_end(next(iter(model.held))),
-        why="the order of the OrderedDict held",
+        why="the order of an OrderedDict",
     ),
     "number of NumPy": Case(
         lambda model, _, h: h * int(model.beta) * model.tau,
@@ -471,21 +485,17 @@ CASES: dict[str, Case] = {
     ),
     "counts, then decides": Case(counts_then_decides, why="Data-dependent branching"),
     "catches all": Case(catches_all),
-    "steps by hand": Case(steps_by_hand, why="switches gradients"),
     "freezes": Case(freezes, why="not a constant|requires_grad_"),
     "registers": Case(lambda model, _, h: (model.register_buffer("rate", h.detach().mean(dim=0)), h)[1]),
-    "sets an option": Case(sets_option, why="writes|option|leaf|norm|drop|lazy|parameters"),
     "ties weights": Case(ties_weights, why="writes|option|leaf|norm|drop|lazy|parameters"),
     "reverses": Case(lambda _, __, h: Reversed.apply(h * 2), why="autograd.Function"),
     "hooks rows": Case(hooks_rows, why="hook|graph of its own"),
-    "hooks a node": Case(hooks_node, why="PyTorch's tracer stopped|hook"),
     "straight through": Case(lambda _, __, h: (h.round() - h).detach() + h),
-    "gated": Case(lambda model, _, h: h + model.gate * h.tanh()),
 }
 
 
 #: Those that change the batch, and so what gradients need.
-CHANGING = {"adds to input", "clamps input by function"}
+CHANGING = {"adds to input"}
 
 
 def _names() -> Iterator[Any]:
@@ -513,27 +523,10 @@ class Takes(Net):
         return self.second(act(self.first(x, edge_index)), edge_index)
 
 
-def _closure_that_changes() -> Iterator[Any]:
-    power = 1
-
-    def act(h: Tensor) -> Tensor:
-        return h.tanh() ** power
-
-    for power in range(1, 4):  # noqa: B007
-        yield act
-
-
-def _unhashable() -> Iterator[Any]:
-    for power in range(1, 4):
-        one = Power()
-        one.power = power
-        yield one
-
-
-@pytest.mark.parametrize("acts", [_closure_that_changes, _unhashable])
-def test_functions_as_arguments(acts: Callable[[], Iterator[Any]]) -> None:
+def test_functions_as_arguments() -> None:
     ours, plain = pair(Takes())
-    for act, batch in zip(acts(), batches(), strict=True):
+    for power, batch in enumerate(batches(), 1):
+        act = lambda h, power=power: h.tanh() ** power  # noqa: E731
         wanted = plain(batch.x, batch.edge_index, act)[: batch.batch_size]
         assert_as_plain(ours, plain, ours(batch, act=act), wanted)
     assert found_in(ours).reasons == []
@@ -582,24 +575,6 @@ def test_what_is_no_row_of_a_node_is_not_cut(scores: str) -> None:
                 found = ours(one)
             wanted = plain(one.x, one.edge_index)
             assert_close(found, wanted[: one.batch_size] if training else wanted)
-
-
-batch: Any = None
-
-
-class OfData(Net):
-    def forward(self, data: Any) -> Tensor:  # type: ignore[override]
-        h = super().forward(data.x, data.edge_index)
-        return h if data.batch is None else h * 0
-
-
-def test_attributes_are_no_globals() -> None:
-    global batch
-    ours, plain = pair(OfData(lambda _, __, h: h), rows="seeds")
-    for batch in batches() * 3:
-        batch.batch = None
-        assert_close(ours(batch), plain(batch)[: batch.batch_size])
-    assert found_in(ours).reasons == [] and len(found_in(ours).graphs) == 1
 
 
 def test_numbers_that_change_in_every_call_need_no_new_graphs() -> None:
