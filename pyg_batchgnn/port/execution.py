@@ -34,7 +34,7 @@ from pyg_batchgnn.port.recording import (
     refs,
     tensors,
 )
-from pyg_batchgnn.port.structure import FLOATS, Copies, Known, Structure, looked_up, prefix
+from pyg_batchgnn.port.structure import FLOATS, CopiedNodes, Copies, Known, Structure, looked_up, prefix
 
 
 @dataclass
@@ -63,17 +63,40 @@ def run(frame: Frame, inputs: Sequence[Any], copies: Copies, known: Known | None
         copies, own = copies.renewed(own, known)
     structure = copies.distinct() if own else frame.structure
     distinct = replace(frame, structure=structure, values=ChainMap(own, frame.values))
+    of_values: dict[int, tuple[Frame, CopiedNodes] | None] = {}
     for step in program.steps:
         shares = step.shares is not None and own.keys() >= set(step.shares)
-        run_step(distinct if shares else frame, step)
-        for one in step.results(program) if step.shares is not None else ():
-            _share(frame, one, distinct if shares else None, copies, known)
+        if step.origin is not None and step.origin not in of_values:
+            of_values[step.origin] = _by_value(frame, step.origin, copies)
+        by_value = None if step.origin is None else of_values[step.origin]
+        run_step(distinct if shares else frame if by_value is None else by_value[0], step)
+        for one in step.results(program):
+            if step.shares is not None:
+                _share(frame, one, distinct if shares else None, copies, known)
+            elif by_value is not None:
+                inside, nodes = by_value
+                rows = take(inside, Ref(one), step.hops)
+                frame.values[one] = partial(nodes.spread, rows, frame.rows(program.axes[one], step.hops))
         for one in step.frees:
             frame.values.pop(one, None)
             own.pop(one, None)
     if known is not None:
         known.finish()
     return [_value(frame, *output) for output in program.outputs]
+
+
+def _by_value(frame: Frame, number: int, copies: Copies) -> tuple[Frame, CopiedNodes] | None:
+    """Returns a frame of the distinct numbers of a vector; None if they are not far fewer."""
+    axis: Any = frame.program.axes[number]
+    hops = frame.program.need[number]
+    value = take(frame, Ref(number), hops)
+    found = copies.of_values(axis.name, value, hops)
+    if found is None:
+        return None
+    nodes, structure = found
+    return replace(
+        frame, structure=structure, values=ChainMap({number: value[nodes.first]}, frame.values)
+    ), nodes
 
 
 def _share(frame: Frame, number: int, distinct: Frame | None, copies: Copies, known: Known | None) -> None:

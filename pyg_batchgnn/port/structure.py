@@ -334,18 +334,23 @@ class CopiedNodes:
 
     @classmethod
     def of(cls, node: Tensor, per_hop: list[int], least: float) -> CopiedNodes | None:
-        """Finds the distinct nodes of [N] ids; None for less than ``least`` copies on average."""
-        low, high = ops.extent(node) if node.numel() else (-1, -1)
-        if low < 0:
+        """Finds the distinct nodes of [N] ids, or the distinct numbers of another vector; None for
+        less than ``least`` copies on average."""
+        low, high = ops.extent(node)
+        if not node.numel():
             return None
-        distinct, (place,) = ops.unique_nodes([node.contiguous()], high + 1)
+        if low >= 0 and high < 64 * node.numel():  # a bit for each
+            distinct, (place,) = ops.unique_nodes([node.contiguous()], high + 1)
+        else:
+            distinct, place = node.unique(return_inverse=True)
         if node.numel() < least * distinct.numel():
             return None
         first = torch.full_like(distinct, node.numel())
         first.scatter_reduce_(0, place, torch.arange(node.numel()), "amin")
         first, order = first.sort()
         ends = torch.searchsorted(first, torch.tensor([0, *per_hop]).cumsum(0))
-        return cls(first, order.argsort()[place], ends.diff().tolist())
+        rank = torch.empty_like(order).scatter_(0, order, torch.arange(order.numel()))
+        return cls(first, rank[place], ends.diff().tolist())
 
     def rows_of(self, value: Any) -> Any:
         """Returns an attribute's rows of the distinct nodes. None if the rows of two copies differ,
@@ -401,7 +406,7 @@ class Copies:
             ids: Any = self._ids.get(name)
             per_hop = [self._batch.counter(("nodes", name, hop)) for hop in range(self._batch.hops + 1)]
             fits = isinstance(ids, Tensor) and ids.dtype is torch.int64 and ids.shape == (sum(per_hop),)
-            fits = fits and not isinstance(self._batch, InducedBatch)  # which has no copies
+            fits = fits and not isinstance(self._batch, InducedBatch) and ops.extent(ids)[0] >= 0
             self._nodes[name] = CopiedNodes.of(ids, per_hop, self._least) if fits else None
         return self._nodes[name]
 
@@ -420,17 +425,27 @@ class Copies:
             found[number] = self._rows[place]
         return found
 
-    def distinct(self) -> Structure:
+    def distinct(self, nodes: Mapping[TypeName, CopiedNodes | None] | None = None) -> Structure:
         """Returns the batch in which types with copies have their distinct nodes alone."""
         batch: Any = self._batch
 
         def of_type(name: TypeName, known: Any) -> Any:
-            one = self._nodes.get(name)
+            one = (self._nodes if nodes is None else nodes).get(name)
             if one is None or isinstance(known, int):
                 return known if one is None else len(one.first)
             return NodesByHop(one.per_hop, None if known.node is None else known.node[one.first])
 
         return replace(batch, nodes={name: of_type(name, known) for name, known in batch.nodes.items()})
+
+    def of_values(self, name: TypeName, value: Any, hops: int) -> tuple[CopiedNodes, Structure] | None:
+        """Returns the distinct numbers of a vector over the nodes of the first hops, and the batch
+        in which they stand for the nodes; None if it has none that are far fewer."""
+        if value.dim() != 1 or value.dtype is not torch.int64 or isinstance(self._batch, InducedBatch):
+            return None
+        counts = [self._batch.counter(("nodes", name, hop)) for hop in range(self._batch.hops + 1)]
+        per_hop = [count if hop <= hops else 0 for hop, count in enumerate(counts)]
+        found = CopiedNodes.of(value, per_hop, self._least) if len(value) == sum(per_hop) else None
+        return None if found is None else (found, self.distinct({name: found}))
 
     def renewed(self, rows: Mapping[int, Any], known: Known) -> tuple[Copies, dict[int, Any]]:
         """Returns the copies as if the nodes that are not known were the distinct ones, and their

@@ -15,7 +15,7 @@ from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
 from pyg_batchgnn.port import encode_once, encoded_rows
-from pyg_batchgnn.port.structure import KnownNodes
+from pyg_batchgnn.port.structure import Copies, KnownNodes
 from tests.support.ported_models import GRAPH
 from tests.support.random_models import FEATURES, WIDTH
 from tests.support.random_typed_models import TYPED
@@ -272,6 +272,64 @@ def test_what_changes_is_encoded_again(change: Any, again: bool) -> None:
                     change(model, batch)
                 assert_close(ours(batch), plain(batch.x, batch.edge_index)[: batch.batch_size], 1e-12)
         assert again or encoded == before
+    assert found_in(ours).reasons == []
+
+
+class Since(Plain):
+    """Adds what differs between copies: encodings of the days since each node."""
+
+    def __init__(self, since: Callable[[Tensor], Tensor], by_count: bool = False) -> None:
+        super().__init__()
+        self.since, self.by_count = since, by_count
+        self.days, self.code = torch.nn.Embedding(40, WIDTH), pyg.PositionalEncoding(WIDTH)
+        self.of_days = torch.nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor, time: Tensor, seed_time: Tensor) -> Any:
+        since = self.since(seed_time[batch] - time)
+        code = self.of_days(self.code(since / 7)) * self.days((since % 40).abs().long())
+        h = F.relu(self.lin(x)) + (code / code.size(0) if self.by_count else code)
+        for conv in self.convs:
+            h = conv(h, edge_index)
+        return h
+
+
+@pytest.mark.parametrize("grads", [True, False])
+@pytest.mark.parametrize(
+    ("since", "by_count", "shares"),
+    [
+        (lambda days: days, False, True),
+        (lambda days: days * 86_400 - 10**9, False, True),
+        (lambda days: days, True, True),
+        (lambda days: days.double() + 0.5, False, True),  # which is a function of the days, too
+        (lambda days: days * 100 + torch.arange(len(days)), False, False),
+        (lambda days: days.cumsum(0), False, False),
+    ],
+)
+def test_few_numbers_are_encoded_once(
+    since: Any, by_count: bool, shares: bool, grads: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, found = plain_data(), list[tuple[int, int]]()
+    data.time = torch.arange(data.num_nodes) % 5
+    given = {"input_time": SEEDS % 3 + 5, "time_attr": "time", "batch_size": 15, "seed": 3}
+    ours, plain = pair(Since(since, by_count))
+    of_values = Copies.of_values
+
+    def noted(copies: Any, name: Any, value: Tensor, hops: int) -> Any:
+        made = of_values(copies, name, value, hops)
+        if made is not None and copies._least:
+            found.append((len(made[0].first), value.unique().numel()))
+        return made
+
+    monkeypatch.setattr(Copies, "of_values", noted)
+    for batch in MacrobatchNeighborLoader(data, [4, 3], SEEDS, **given):
+        args = batch.x, batch.edge_index, batch.batch, batch.time, batch.seed_time
+        with torch.set_grad_enabled(grads):
+            wanted = plain(*args)[: batch.batch_size]
+            if grads:
+                assert_as_plain(ours, plain, ours(batch), wanted)
+            else:
+                assert_close(ours(batch), wanted, 1e-12)
+    assert bool(found) == shares and all(one == other for one, other in found)
     assert found_in(ours).reasons == []
 
 
