@@ -40,6 +40,7 @@ def aggregate(
     source_scale: Tensor | None = None,
     target_scale: Tensor | None = None,
     self_scale: Tensor | None = None,
+    onto: Tensor | None = None,
     by_source: Sequence[Tensor] = (),
     reduce: str = "sum",
     out_dtype: torch.dtype | None = None,
@@ -68,6 +69,8 @@ def aggregate(
         edge_weight: [E]. Sums and means alone take this and the arguments to ``self_scale``.
         source_scale, target_scale: [>= N] and [D]; constant.
         self_scale: [D], or [1] for all.
+        onto: [D, F] of the dtype of the result, constant, to which a sum or mean is added; in the
+            place of ``self_scale``.
         by_source: the result of `transpose`; computed if it is empty and a gradient needs it.
         reduce: "sum", "mean" or "max".
         out_dtype: float32, float64 or bfloat16; None for that of ``x`` (float32 for float16).
@@ -85,13 +88,24 @@ def aggregate(
         "self_scale": self_scale,
     }
     _check_factors({name: one for name, one in scales.items() if one is not None}, reduce, *sizes)
+    form = (sizes[2], x.size(1)), dtype, False, None
+    if onto is not None and (tuple(onto.shape), onto.dtype, onto.requires_grad, self_scale) != form:
+        raise ValueError(f"onto must be {dtype} {list(form[0])}, constant, without self_scale")
     if by_source:
         check_by_source(by_source, x.size(0), indptr, indices)
     elif torch.is_grad_enabled() and x.requires_grad:
         by_source = transposed(indptr, indices, x.size(0))
     rows = x if x.stride(-1) == 1 else x.contiguous()
     return _launch(
-        rows, indptr, indices, row=row, by_source=by_source, reduce=reduce, out_dtype=dtype, **scales
+        rows,
+        indptr,
+        indices,
+        row=row,
+        by_source=by_source,
+        reduce=reduce,
+        out_dtype=dtype,
+        **scales,
+        self_input=onto,
     )
 
 

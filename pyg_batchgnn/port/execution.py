@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -69,7 +69,8 @@ def run(frame: Frame, inputs: Sequence[Any], copies: Copies, known: Known | None
         if step.origin is not None and step.origin not in of_values:
             of_values[step.origin] = _by_value(frame, step.origin, copies)
         by_value = None if step.origin is None else of_values[step.origin]
-        run_step(distinct if shares else frame if by_value is None else by_value[0], step)
+        if not (shares and known is not None and known.has(program.axes[step.result])):
+            run_step(distinct if shares else frame if by_value is None else by_value[0], step)
         for one in step.results(program):
             if step.shares is not None:
                 _share(frame, one, distinct if shares else None, copies, known)
@@ -105,11 +106,15 @@ def _share(frame: Frame, number: int, distinct: Frame | None, copies: Copies, kn
     axis: Any = frame.program.axes[number]
     hops = frame.program.need[number]
     count = computed = frame.rows(axis, hops)
-    if distinct is not None:
+    if distinct is not None and known is not None and known.has(axis):
+        rows, computed = known.of(axis.name).tables.get(number), 0
+        distinct.values[number] = rows
+    elif distinct is not None:
         rows = take(distinct, Ref(number), hops)
         computed = rows.size(0)
         if known is not None:
             rows = known.of(axis.name).keep(number, rows) if number in frame.program.kept else None
+    if distinct is not None:
         frame.values[number] = partial(copies.nodes(axis.name).spread, rows, count)  # type: ignore[union-attr]
     before = frame.encoded.get(axis.name, (0, 0))
     frame.encoded[axis.name] = max(before[0], count), max(before[1], computed)
@@ -259,13 +264,20 @@ def _add_up(frame: Frame, step: ProgramStep) -> tuple[Tensor, bool]:
     own: Any = None
     own_ref: Any = None
     terms: list[nn.Terms] = []
+    of_few: list[Callable[..., Tensor]] = []
     targets: Any = nn.LayerRows(rows, rows)
     for part in step.parts:
         if part.call.message_passing is None:
             continue
         conv: Any = module_of(part.call, frame.model)
         given, values = _conv_input(frame, part, conv)
-        found, read = conv.terms(given, **values), part.call.reads.targets
+        few, read = None if values else _few_sources(frame, part, given, conv), part.call.reads.targets
+        found = (
+            conv.terms(given, **values)
+            if few is None
+            else nn.Terms(root=conv.lin_r.weight, bias=conv.lin_l.bias)
+        )
+        of_few += [] if few is None else [few]
         if own is None:
             own, own_ref, targets = given.own_rows(), read, given.graph
         elif read != own_ref and found.root is not None:
@@ -283,8 +295,28 @@ def _add_up(frame: Frame, step: ProgramStep) -> tuple[Tensor, bool]:
         else:
             x = take(frame, ref, step.hops, in_place=True)
             terms.append(nn.Terms((nn.RowProduct(x, linear.weight),), bias=linear.bias))
-    ending = _ending_of_conv(frame, step, frame.model.training)
-    return nn.total(terms, own, targets, ending, training=True), ending is not None
+    ending = None if of_few else _ending_of_conv(frame, step, frame.model.training)
+    total = nn.total(terms, own, targets, ending, training=True)
+    for add in of_few:
+        total = add(onto=total)
+    return total, ending is not None
+
+
+def _few_sources(
+    frame: Frame, part: ProgramStep, given: nn.ConvInput, conv: Any
+) -> Callable[..., Tensor] | None:
+    """Returns what adds the neighbours' term of a convolution to the others. None unless the rows
+    of its sources are shared and so few that their product is less work than that of the targets."""
+    x: Any = given.x
+    graph = given.graph
+    shared = isinstance(x, nn.RowView) and part.call.reads.sources.number in frame.program.shared
+    if not shared or 2 * len(x.table) > graph.num_targets or not isinstance(conv, nn.SAGEConv):
+        return None
+    reduce = conv.aggregations[type(conv.aggr_module)]
+    if conv.normalize or conv.project or not conv.root_weight or reduce not in ops.SUMS:
+        return None
+    table = ops.linear([x.table], [conv.lin_l.weight])
+    return partial(ops.aggregate, table, graph.indptr, graph.indices, row=x.row, reduce=reduce)
 
 
 def _conv_input(frame: Frame, step: ProgramStep, conv: Any) -> tuple[nn.ConvInput, dict[str, Any]]:

@@ -10,6 +10,7 @@ import operator
 from collections import Counter as Counted
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -157,6 +158,7 @@ class Program:
         of_nodes = isinstance(self.axes[call.args[0].number], Nodes)
         return of_nodes and bool(axes) and all(isinstance(one, SeedIds) for one in axes)
 
+    @cached_property
     def beside(self) -> list[int] | None:
         """Returns the inputs from which shared values are computed beside rows of nodes; None if
         they depend on anything else of the batch."""

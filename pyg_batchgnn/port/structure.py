@@ -320,7 +320,7 @@ def sampled_batch(
 
 #: Fewer copies for each distinct node do not pay for finding and spreading them.
 LEAST_COPIES = 1.2
-_CHUNK = 2048  # rows that are compared at a time, so that they stay in a cache
+_CHUNK = 1 << 18  # bytes of rows that are compared at a time, so that they stay in a cache
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by the bytes of an element
 
 
@@ -362,8 +362,9 @@ class CopiedNodes:
             return None
         rows = ops.gather_rows(value, self.first)
         bits, of_rows = _bits(value), _bits(rows)
-        for begin in range(0, value.size(0), _CHUNK):
-            part = bits[begin : begin + _CHUNK]
+        chunk = max(1, _CHUNK // max(1, bits[:1].nbytes))
+        for begin in range(0, value.size(0), chunk):
+            part = bits[begin : begin + chunk]
             if not torch.equal(part, ops.gather_rows(of_rows, self.row[begin : begin + len(part)])):
                 return None
         return rows
@@ -474,7 +475,7 @@ class KnownNodes:
     place: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
     count: int = 0  # the rows in use
     tables: dict[int, Tensor] = field(default_factory=dict)  # by value
-    new: Tensor | None = None  # the rows that the batch of now computes
+    new: Tensor | None = None  # the rows that the batch of now computes; without any no step runs
 
     def renew(
         self, ids: Tensor, nodes: CopiedNodes, inputs: Mapping[int, Any]
@@ -484,20 +485,23 @@ class KnownNodes:
         views = {number: one for number, one in inputs.items() if isinstance(one, nn.RowView)}
         values = {**inputs, **{number: one.gather() for number, one in views.items()}}
         distinct = ids[nodes.first]
-        more = max(0, int(distinct.max()) + 1 - len(self.place))
-        self.place = torch.cat([self.place, self.place.new_full((more,), -1)])
+        if (more := int(distinct.max()) + 1) > len(self.place):
+            more = max(more, 2 * len(self.place)) - len(self.place)
+            self.place = torch.cat([self.place, self.place.new_full((more,), -1)])
         row = self.place[distinct]
         is_new = row < 0
         old = (~is_new).nonzero().view(-1)
         for number, value in values.items() if len(old) else ():
-            same = _bits(self.tables[number][row[old]]) == _bits(value[old])
-            is_new[old] |= ~same.view(len(old), -1).all(dim=1)
+            known, now = (
+                _bits(ops.gather_rows(*one)) for one in ((self.tables[number], row[old]), (value, old))
+            )
+            if not torch.equal(known, now):
+                is_new[old] |= (known != now).view(len(old), -1).any(dim=1)
         unplaced = row < 0
         count = self.count + int(unplaced.sum())
         row[unplaced] = torch.arange(self.count, count)
         self.place[distinct], self.count = row, count
         self.memo.computed[self.name] += int(is_new.sum())
-        is_new[0] |= not is_new.any()  # functions may not know what to do without rows
         new = is_new.nonzero().view(-1)
         self.new = row[new]
         rows = {number: one[new] for number, one in values.items()}
@@ -526,6 +530,11 @@ class Known:
 
     def of(self, name: TypeName) -> KnownNodes:
         return self.types.setdefault(name, KnownNodes(self.memo, name))
+
+    def has(self, axis: Any) -> bool:
+        """Returns whether earlier batches have computed the rows of all nodes of a type."""
+        new = self.of(axis.name).new
+        return new is not None and not len(new)
 
     def finish(self) -> None:
         """Keeps the rows, once a batch has computed all of its own."""
