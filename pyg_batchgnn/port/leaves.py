@@ -6,10 +6,12 @@ which names the module and its arguments. The operator has a fake kernel alone.
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -52,11 +54,14 @@ _OF_ONE = (
 
 
 def kind_of_leaf(module: torch.nn.Module, trims: Sequence[type[torch.nn.Module]] = ()) -> str | None:
-    """Returns how a module is captured as one step: as "conv", "one" (of one tensor) or "propagate"
-    (the messages of a user's layer); None if its ``forward`` is traced."""
+    """Returns how a module is captured as one step: as "conv", "one" (of one tensor), "frame" (of a
+    tensor frame) or "propagate" (the messages of a user's layer); None if its ``forward`` is
+    traced."""
     if isinstance(module, MessagePassing):
         users = foreign.is_users(module) and not isinstance(module, tuple(trims))
         return "propagate" if users else "conv"
+    if rules.encodes_frames(module):
+        return "frame"
     kind = rules.kind_of(module)
     known = kind in (*rules.LINEAR, *_OF_ONE)
     return "one" if known or (is_row_wise_norm(module) and kind is not torch.nn.Identity) else None
@@ -77,6 +82,8 @@ class Leaf:
         if kind == "one":  # of one tensor, or of several in a list
             return cls(module, (list(tensors) if each else tensors[0],))
         given = dict(zip(each, tensors, strict=True))
+        if kind == "frame":
+            return cls(module, (given,))
         if kind == "propagate":
             return cls(module, (given.pop("edge_index"),), given, plain=given.pop(""))
         x = (given.pop("x.0"), given.pop("x.1")) if "x.0" in given else given.pop("x")
@@ -100,6 +107,10 @@ def _learns(number: int) -> bool | None:
     capture = now.capture
     module = None if capture is None or number in capture.written else capture.modules.get(number)
     if module is None or all((type(module), one) not in _originals for one, _ in _FORWARDS.values()):
+        return None
+    if hasattr(module, "encoder_dict") and (
+        not rules.encodes_frames(module) or torch.is_autocast_enabled("cpu")
+    ):
         return None
     return any(one.requires_grad for one in module.parameters())
 
@@ -142,6 +153,37 @@ def _forward_of_one(self: Any, *args: Any, **kwargs: Any) -> Any:
     return _call(self, args[0], ["one", "several"])[0] if several else _call(self, [args[0]], ["one"])[0]
 
 
+def _forward_of_frame(self: Any, tf: Any) -> Any:
+    if not is_dynamo_compiling() or _learns(id(self)) is None:
+        return _original(self, "forward")(self, tf)
+    tensors, names, columns, simple = [], ["frame"], [], True
+    for kind in tf.stypes:
+        one, of_kind = tf.feat_dict[kind], self.col_names_dict[kind]
+        is_embedding = type(one).__name__ == "MultiEmbeddingTensor"
+        simple = simple and (is_embedding or isinstance(one, Tensor)) and one.shape[1] == len(of_kind)
+        tensors.append(one.values if is_embedding else one)
+        names.append(kind.value)
+        columns.extend(of_kind)
+    if not simple or not tensors:
+        return _original(self, "forward")(self, tf)
+    return _call(self, tensors, names)[0], columns
+
+
+def encode(module: Any, columns: Mapping[str, Tensor]) -> Tensor:
+    """Returns the encoded rows of a tensor frame, which has columns by kind."""
+    from torch_frame import stype
+    from torch_frame.data import MultiEmbeddingTensor
+
+    kinds, feats = list(map(stype, columns)), dict[Any, Any]()
+    for kind, values in zip(kinds, columns.values(), strict=True):
+        feats[kind] = values
+        if kind is stype.embedding:
+            widths = torch.tensor([0, *module.encoder_dict[kind.value].emb_dim_list])
+            feats[kind] = MultiEmbeddingTensor(len(values), len(widths) - 1, values, widths.cumsum(0))
+    rows: Tensor = module(SimpleNamespace(stypes=kinds, feat_dict=feats))[0]
+    return rows
+
+
 def _propagate(self: Any, edge_index: Any, size: Any = None, **kwargs: Any) -> Any:
     plain = _original(self, "propagate")(self, edge_index, size=size, **kwargs)
     simple = isinstance(plain, Tensor) and isinstance(edge_index, Tensor)
@@ -160,6 +202,7 @@ def _propagate(self: Any, edge_index: Any, size: Any = None, **kwargs: Any) -> A
 _FORWARDS = {
     "conv": ("forward", _conv_forward),
     "one": ("forward", _forward_of_one),
+    "frame": ("forward", _forward_of_frame),
     "propagate": ("propagate", _propagate),
 }
 _OURS = [function for _, function in _FORWARDS.values()]
@@ -206,7 +249,8 @@ def _fake(tensors: Sequence[Tensor], module: int, names: str, _: Any) -> list[Te
     if leaf.plain is not None:
         return [torch.empty_like(leaf.plain)]
     if not isinstance(found, MessagePassing):
-        return [_fake_of_one(found, tensors)]
+        is_frame = rules.encodes_frames(found)
+        return [_fake_of_frame(found, *leaf.args) if is_frame else _fake_of_one(found, tensors)]
     x, result = leaf.args[0], _small(found, leaf)
     if not isinstance(result, Tensor) or not result.dim() or result.size(0) != 2:
         raise Refusal(f"{rules.kind_of(found).__name__} returns something else than a row for each node")
@@ -225,6 +269,15 @@ def _fake_of_one(module: Any, tensors: Sequence[Tensor]) -> Tensor:
     if torch.is_autocast_enabled("cpu"):
         dtype = torch.get_autocast_dtype("cpu")
     return x.new_empty((*x.shape[:-1], weight.size(0)), dtype=dtype)
+
+
+def _fake_of_frame(module: Any, columns: Mapping[str, Tensor]) -> Tensor:
+    encoders = [module.encoder_dict[one] for one in columns]
+    width = sum(len(one.stats_list) for one in encoders)
+    first = next(iter(columns.values()))
+    dtypes = [one.dtype for one in (*columns.values(), *module.parameters()) if one.is_floating_point()]
+    dtype = functools.reduce(torch.promote_types, dtypes)
+    return first.new_empty((first.size(0), width, encoders[0].out_channels), dtype=dtype)
 
 
 def _small(module: torch.nn.Module, leaf: Leaf) -> Any:

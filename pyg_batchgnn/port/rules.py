@@ -282,6 +282,26 @@ def kind_of(module: torch.nn.Module) -> type[torch.nn.Module]:
     return getattr(module, "stands_for", type(module))
 
 
+#: Encoders of the columns of one kind, of pytorch-frame, that compute each row by itself.
+_OF_COLUMNS = """
+    EmbeddingEncoder LinearEncoder StackEncoder LinearBucketEncoder LinearPeriodicEncoder
+    ExcelFormerEncoder LinearEmbeddingEncoder TimestampEncoder
+""".split()
+
+
+def encodes_frames(module: Any) -> bool:
+    """Returns whether a module encodes a tensor frame of pytorch-frame, row by row."""
+    kinds = [kind_of(module), *map(kind_of, getattr(module, "encoder_dict", {}).values())]
+    files = {kind.__module__ for kind in kinds}
+    home = "torch_frame.nn.encoder"
+    if kinds[0].__name__ != "StypeWiseFeatureEncoder" or files - {f"{home}.stype_encoder"} != {
+        f"{home}.stypewise_encoder"
+    }:
+        return False
+    after = [one.post_module for one in module.encoder_dict.values()]
+    return all(one.__name__ in _OF_COLUMNS for one in kinds[1:]) and after == [None] * len(after)
+
+
 def computes_rows(module: torch.nn.Module) -> bool:
     """Returns whether a module that is captured as one step computes each row by itself."""
     kind = kind_of(module)
@@ -290,7 +310,7 @@ def computes_rows(module: torch.nn.Module) -> bool:
         return all(map(computes_rows, norms))
     if kind is torch_geometric.nn.InstanceNorm:
         return not takes_row_statistics(module)
-    return kind in _BY_ROW or is_row_wise_norm(module)
+    return kind in _BY_ROW or is_row_wise_norm(module) or encodes_frames(module)
 
 
 def takes_row_statistics(module: torch.nn.Module) -> bool:
