@@ -356,10 +356,10 @@ class Call:
         given = dict(zip(program.recording.inputs, inputs, strict=True))
         numbers = [given[one] for one in beside if not isinstance(given[one], Tensor)]
         others = [given[one] for one in beside if isinstance(given[one], Tensor)]
-        state = _state(self._modules, others)
-        if any(one.is_inference() for one in state.tensors):
+        if any(one.is_inference() for one in (*others, *_tensors_of(self._modules))):
             return None  # they have no versions
-        return self._memo.of(program, (state, numbers, torch.is_inference_mode_enabled()))
+        state = _state(self._modules, others), numbers, torch.is_inference_mode_enabled()
+        return self._memo.of(program, state)
 
     def _splits(self, graph: Graph, inputs: Sequence[Any]) -> bool:
         """Returns whether the backward pass needs the rows of the seeds alone: not if rows depend
@@ -445,25 +445,19 @@ class _SeedRows(torch.autograd.Function):
 _ERRORS = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError)
 
 
-@dataclass
-class _State:
-    """What a model computes with. The objects are alive, so that no others have their numbers."""
+class _Alive(list[Any]):
+    """Objects whose numbers no others may have. Compares as equal."""
 
-    options: Any  # the numbers of modules, with their options
-    memory: Any  # the number, version and address of each tensor
-    modules: Any = field(compare=False)
-    tensors: Any = field(compare=False)
+    __eq__ = lambda *_: True  # noqa: E731
+    __hash__ = None
 
 
-def _state(modules: Sequence[torch.nn.Module], others: Sequence[Tensor] = ()) -> _State:
+def _state(modules: Sequence[torch.nn.Module], others: Sequence[Tensor] = ()) -> list[Any]:
     options = [[one for one in vars(module).items() if type(one[1]) in SCALARS] for module in modules]
-    tensors = [*_tensors_of(modules), *others]
-    memory = [
-        (id(one), one._version, one.data_ptr() if one.layout is torch.strided else 0)
-        for one in tensors
-        if not one.is_inference()
-    ]
-    return _State((list(map(id, modules)), options), memory, modules, tensors)
+    tensors = _Alive(one for one in (*_tensors_of(modules), *others) if not one.is_inference())
+    memory = [one.data_ptr() if one.layout is torch.strided else 0 for one in tensors]
+    versions = [(id(one), one._version) for one in tensors]
+    return [list(map(id, modules)), options, versions, memory, _Alive(modules), tensors]
 
 
 def _tensors_of(modules: Sequence[torch.nn.Module]) -> list[Tensor]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import torch
@@ -64,19 +64,18 @@ def run(frame: Frame, inputs: Sequence[Any], copies: Copies, known: Known | None
         copies, own = copies.renewed(own, known)
     structure = copies.distinct() if own else frame.structure
     distinct = replace(frame, structure=structure, values=ChainMap(own, frame.values))
-    of_values: dict[int, tuple[Frame, CopiedNodes] | None] = {}
+    of_values: dict[int | None, tuple[Frame, CopiedNodes | None]] = {None: (frame, None)}
     for step in program.steps:
         shares = step.shares is not None and own.keys() >= set(step.shares)
-        if step.origin is not None and step.origin not in of_values:
+        if step.origin not in of_values:
             of_values[step.origin] = _by_value(frame, step.origin, copies)
-        by_value = None if step.origin is None else of_values[step.origin]
+        inside, nodes = of_values[step.origin]
         if not (shares and known is not None and known.has(program.axes[step.result])):
-            run_step(distinct if shares else frame if by_value is None else by_value[0], step)
+            run_step(distinct if shares else inside, step)
         for one in step.results(program):
             if step.shares is not None:
                 _share(frame, one, distinct if shares else None, copies, known)
-            elif by_value is not None:
-                inside, nodes = by_value
+            elif nodes is not None:
                 rows = take(inside, Ref(one), step.hops)
                 frame.values[one] = partial(nodes.spread, rows, frame.rows(program.axes[one], step.hops))
         for one in step.frees:
@@ -87,18 +86,14 @@ def run(frame: Frame, inputs: Sequence[Any], copies: Copies, known: Known | None
     return [_value(frame, *output) for output in program.outputs]
 
 
-def _by_value(frame: Frame, number: int, copies: Copies) -> tuple[Frame, CopiedNodes] | None:
-    """Returns a frame of the distinct numbers of a vector; None if they are not far fewer."""
-    axis: Any = frame.program.axes[number]
-    hops = frame.program.need[number]
-    value = take(frame, Ref(number), hops)
-    found = copies.of_values(axis.name, value, hops)
-    if found is None:
-        return None
-    nodes, structure = found
-    return replace(
-        frame, structure=structure, values=ChainMap({number: value[nodes.first]}, frame.values)
-    ), nodes
+def _by_value(frame: Frame, number: Any, copies: Copies) -> tuple[Frame, CopiedNodes | None]:
+    """Returns a frame of the distinct numbers of a vector, and where they are, if they are few."""
+    name, value = frame.program.axes[number].name, take(frame, Ref(number), frame.program.need[number])
+    nodes = copies.of_values(name, value)
+    if nodes is None:
+        return frame, None
+    values = ChainMap({number: value[nodes.first]}, frame.values)
+    return replace(frame, structure=copies.distinct({name: nodes}), values=values), nodes
 
 
 def _share(frame: Frame, number: int, distinct: Frame | None, copies: Copies, known: Known | None) -> None:
@@ -265,20 +260,16 @@ def _add_up(frame: Frame, step: ProgramStep) -> tuple[Tensor, bool]:
     own: Any = None
     own_ref: Any = None
     terms: list[nn.Terms] = []
-    of_few: list[Callable[..., Tensor]] = []
+    of_few: list[Any] = []
     targets: Any = nn.LayerRows(rows, rows)
     for part in step.parts:
         if part.call.message_passing is None:
             continue
         conv: Any = module_of(part.call, frame.model)
         given, values = _conv_input(frame, part, conv)
-        few, read = None if values else _few_sources(frame, part, given, conv), part.call.reads.targets
-        found = (
-            conv.terms(given, **values)
-            if few is None
-            else nn.Terms(root=conv.lin_r.weight, bias=conv.lin_l.bias)
-        )
-        of_few += [] if few is None else [few]
+        few, read = _few_sources(frame, part, given, conv, values), part.call.reads.targets
+        found = nn.Terms(root=conv.lin_r.weight, bias=conv.lin_l.bias) if few else conv.terms(given, **values)
+        of_few += few
         if own is None:
             own, own_ref, targets = given.own_rows(), read, given.graph
         elif read != own_ref and found.root is not None:
@@ -298,26 +289,22 @@ def _add_up(frame: Frame, step: ProgramStep) -> tuple[Tensor, bool]:
             terms.append(nn.Terms((nn.RowProduct(x, linear.weight),), bias=linear.bias))
     ending = None if of_few else _ending_of_conv(frame, step, frame.model.training)
     total = nn.total(terms, own, targets, ending, training=True)
-    for add in of_few:
-        total = add(onto=total)
-    return total, ending is not None
+    return reduce(lambda sums, add: add(onto=sums), of_few, total), ending is not None
 
 
-def _few_sources(
-    frame: Frame, part: ProgramStep, given: nn.ConvInput, conv: Any
-) -> Callable[..., Tensor] | None:
-    """Returns what adds the neighbours' term of a convolution to the others. None unless the rows
-    of its sources are shared and so few that their product is less work than that of the targets."""
-    x: Any = given.x
-    graph = given.graph
-    shared = isinstance(x, nn.RowView) and part.call.reads.sources.number in frame.program.shared
-    if not shared or 2 * len(x.table) > graph.num_targets or not isinstance(conv, nn.SAGEConv):
-        return None
-    reduce = conv.aggregations[type(conv.aggr_module)]
-    if conv.normalize or conv.project or not conv.root_weight or reduce not in ops.SUMS:
-        return None
+def _few_sources(frame: Frame, part: ProgramStep, given: nn.ConvInput, conv: Any, values: Any) -> list[Any]:
+    """Returns what adds the neighbours' term of a SAGE layer to its others, if the rows of the
+    sources are shared, and so few that their product is less work than that of the targets."""
+    x, graph, shared = given.x, given.graph, part.call.reads.sources.number in frame.program.shared
+    if not (shared and isinstance(x, nn.RowView) and isinstance(conv, nn.SAGEConv)):
+        return []
+    if 2 * len(x.table) > graph.num_targets or values or conv.normalize or conv.project:
+        return []
+    by = conv.aggregations[type(conv.aggr_module)]
+    if not conv.root_weight or by not in ops.SUMS:
+        return []
     table = ops.linear([x.table], [conv.lin_l.weight])
-    return partial(ops.aggregate, table, graph.indptr, graph.indices, row=x.row, reduce=reduce)
+    return [partial(ops.aggregate, table, graph.indptr, graph.indices, row=x.row, reduce=by)]
 
 
 def _conv_input(frame: Frame, step: ProgramStep, conv: Any) -> tuple[nn.ConvInput, dict[str, Any]]:

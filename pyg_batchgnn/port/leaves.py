@@ -25,9 +25,7 @@ from pyg_batchgnn.port import foreign, rules
 from pyg_batchgnn.port.recording import Refusal, mapped
 
 _library = torch.library.Library("pyg_batchgnn_port", "DEF")
-_library.define("leaf(Tensor[] tensors, int module, str names, Tensor? learns) -> Tensor[]")
 _library.define("returned(Tensor tensor) -> Tensor")
-LEAF = torch.ops.pyg_batchgnn_port.leaf.default
 RETURNED = torch.ops.pyg_batchgnn_port.returned.default
 #: Between the kind of a leaf and the names of its tensors.
 _BETWEEN = "\x1f"
@@ -54,9 +52,8 @@ _OF_ONE = (
 
 
 def kind_of_leaf(module: torch.nn.Module, trims: Sequence[type[torch.nn.Module]] = ()) -> str | None:
-    """Returns how a module is captured as one step: as "conv", "one" (of one tensor), "frame" (of a
-    tensor frame) or "propagate" (the messages of a user's layer); None if its ``forward`` is
-    traced."""
+    """Returns how a module is captured as one step: as "conv", "one" or "frame" (of one tensor, or
+    tensor frame), or "propagate" (messages of a user's layer); None if ``forward`` is traced."""
     if isinstance(module, MessagePassing):
         users = foreign.is_users(module) and not isinstance(module, tuple(trims))
         return "propagate" if users else "conv"
@@ -97,27 +94,28 @@ def _original(module: Any, name: str) -> Any:
     raise AssertionError(name)
 
 
-#: Is given to leaves whose parameters take gradients, so that their results say that they do.
-_LEARNS = torch.zeros((), requires_grad=True)
-
-
 @torch._dynamo.assume_constant_result  # type: ignore[untyped-decorator]
 def _learns(number: int) -> bool | None:
     """Returns whether a leaf module has parameters with gradients; None if it is no leaf."""
     capture = now.capture
     module = None if capture is None or number in capture.written else capture.modules.get(number)
-    if module is None or all((type(module), one) not in _originals for one, _ in _FORWARDS.values()):
-        return None
-    if hasattr(module, "encoder_dict") and (
-        not rules.encodes_frames(module) or torch.is_autocast_enabled("cpu")
-    ):
+    if module is None or kind_of_leaf(module) is None:
         return None
     return any(one.requires_grad for one in module.parameters())
 
 
 def _call(module: Any, tensors: list[Tensor], names: list[str]) -> list[Tensor]:
-    learns = _LEARNS if _learns(id(module)) else None
-    return LEAF(tensors, id(module), _BETWEEN.join(names), learns)
+    return LEAF(tensors, id(module), _BETWEEN.join(names), _learns(id(module)))
+
+
+@torch.compiler.allow_in_graph  # type: ignore[untyped-decorator]
+def LEAF(tensors: list[Tensor], module: int, names: str, learns: bool | None) -> list[Tensor]:  # noqa: N802
+    """Stands for a call of a leaf module in a graph, which the tracer asks for a fake result."""
+    made = _fake(tensors, module, names)
+    takes_gradient = learns or any(one.requires_grad for one in tensors)
+    if not torch.is_grad_enabled() or not takes_gradient or not made.is_floating_point():
+        return [made]
+    return [made.requires_grad_().clone()]
 
 
 def _conv_forward(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -244,18 +242,19 @@ def in_place(functions: Mapping[tuple[type, str], Any]) -> Iterator[None]:
         put(before)
 
 
-def _fake(tensors: Sequence[Tensor], module: int, names: str, _: Any) -> list[Tensor]:
+def _fake(tensors: Sequence[Tensor], module: int, names: str) -> Tensor:
     found, leaf = now.capture.modules[module], Leaf.of(tensors, module, names)
     if leaf.plain is not None:
-        return [torch.empty_like(leaf.plain)]
+        return torch.empty_like(leaf.plain)
+    if rules.encodes_frames(found):
+        return _fake_of_frame(found, *leaf.args)
     if not isinstance(found, MessagePassing):
-        is_frame = rules.encodes_frames(found)
-        return [_fake_of_frame(found, *leaf.args) if is_frame else _fake_of_one(found, tensors)]
+        return _fake_of_one(found, tensors)
     x, result = leaf.args[0], _small(found, leaf)
     if not isinstance(result, Tensor) or not result.dim() or result.size(0) != 2:
         raise Refusal(f"{rules.kind_of(found).__name__} returns something else than a row for each node")
     rows = x[1] if isinstance(x, tuple) else x
-    return [rows.new_empty((rows.size(0), *result.shape[1:]), dtype=result.dtype)]
+    return rows.new_empty((rows.size(0), *result.shape[1:]), dtype=result.dtype)
 
 
 def _fake_of_one(module: Any, tensors: Sequence[Tensor]) -> Tensor:
@@ -321,6 +320,5 @@ def _no_backward(*_: Any) -> Any:
     raise AssertionError("programs and graphs have the backward passes of what leaves stand for")
 
 
-for _name, _kernel in (("leaf", _fake), ("returned", torch.empty_like)):
-    torch.library.register_fake(f"pyg_batchgnn_port::{_name}", _kernel, lib=_library)
-    torch.library.register_autograd(f"pyg_batchgnn_port::{_name}", _no_backward, lib=_library)
+torch.library.register_fake("pyg_batchgnn_port::returned", torch.empty_like, lib=_library)
+torch.library.register_autograd("pyg_batchgnn_port::returned", _no_backward, lib=_library)

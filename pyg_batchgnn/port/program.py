@@ -112,7 +112,7 @@ class Program:
 
     def group(self, number: int) -> Any:
         """Returns what tells a value's rows apart: their nodes, a vector of numbers, or nothing."""
-        return number in self.shared or self.origins.get(number)
+        return "node" if number in self.shared else self.origins.get(number)
 
     def full(self, number: int) -> int:
         axis = self.axes[number]

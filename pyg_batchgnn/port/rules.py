@@ -283,23 +283,30 @@ def kind_of(module: torch.nn.Module) -> type[torch.nn.Module]:
 
 
 #: Encoders of the columns of one kind, of pytorch-frame, that compute each row by itself.
-_OF_COLUMNS = """
-    EmbeddingEncoder LinearEncoder StackEncoder LinearBucketEncoder LinearPeriodicEncoder
-    ExcelFormerEncoder LinearEmbeddingEncoder TimestampEncoder
-""".split()
+_OF_COLUMNS = {
+    f"torch_frame.nn.encoder.stype_encoder.{name}Encoder"
+    for name in (
+        "Embedding",
+        "Linear",
+        "Stack",
+        "LinearBucket",
+        "ExcelFormer",
+        "LinearEmbedding",
+        "Timestamp",
+    )
+}
+_OF_FRAMES = "torch_frame.nn.encoder.stypewise_encoder.StypeWiseFeatureEncoder"
 
 
 def encodes_frames(module: Any) -> bool:
     """Returns whether a module encodes a tensor frame of pytorch-frame, row by row."""
-    kinds = [kind_of(module), *map(kind_of, getattr(module, "encoder_dict", {}).values())]
-    files = {kind.__module__ for kind in kinds}
-    home = "torch_frame.nn.encoder"
-    if kinds[0].__name__ != "StypeWiseFeatureEncoder" or files - {f"{home}.stype_encoder"} != {
-        f"{home}.stypewise_encoder"
-    }:
-        return False
-    after = [one.post_module for one in module.encoder_dict.values()]
-    return all(one.__name__ in _OF_COLUMNS for one in kinds[1:]) and after == [None] * len(after)
+
+    def name(one: torch.nn.Module) -> str:
+        return f"{kind_of(one).__module__}.{kind_of(one).__qualname__}"
+
+    is_known = name(module) == _OF_FRAMES
+    parts = module.encoder_dict.values() if is_known else ()
+    return is_known and all(name(one) in _OF_COLUMNS and one.post_module is None for one in parts)
 
 
 def computes_rows(module: torch.nn.Module) -> bool:

@@ -405,7 +405,7 @@ class Copies:
     def nodes(self, name: TypeName) -> CopiedNodes | None:
         if name not in self._nodes:
             ids: Any = self._ids.get(name)
-            per_hop = [self._batch.counter(("nodes", name, hop)) for hop in range(self._batch.hops + 1)]
+            per_hop = self._per_hop(name)
             fits = isinstance(ids, Tensor) and ids.dtype is torch.int64 and ids.shape == (sum(per_hop),)
             fits = fits and not isinstance(self._batch, InducedBatch) and ops.extent(ids)[0] >= 0
             self._nodes[name] = CopiedNodes.of(ids, per_hop, self._least) if fits else None
@@ -438,15 +438,13 @@ class Copies:
 
         return replace(batch, nodes={name: of_type(name, known) for name, known in batch.nodes.items()})
 
-    def of_values(self, name: TypeName, value: Any, hops: int) -> tuple[CopiedNodes, Structure] | None:
-        """Returns the distinct numbers of a vector over the nodes of the first hops, and the batch
-        in which they stand for the nodes; None if it has none that are far fewer."""
-        if value.dim() != 1 or value.dtype is not torch.int64 or isinstance(self._batch, InducedBatch):
-            return None
-        counts = [self._batch.counter(("nodes", name, hop)) for hop in range(self._batch.hops + 1)]
-        per_hop = [count if hop <= hops else 0 for hop, count in enumerate(counts)]
-        found = CopiedNodes.of(value, per_hop, self._least) if len(value) == sum(per_hop) else None
-        return None if found is None else (found, self.distinct({name: found}))
+    def of_values(self, name: TypeName, value: Any) -> CopiedNodes | None:
+        """Returns the distinct numbers of a vector over the nodes of the first hops, if few."""
+        fits = value.dim() == 1 and value.dtype is torch.int64 and not isinstance(self._batch, InducedBatch)
+        return CopiedNodes.of(value, self._per_hop(name), self._least) if fits else None
+
+    def _per_hop(self, name: TypeName) -> list[int]:
+        return [self._batch.counter(("nodes", name, hop)) for hop in range(self._batch.hops + 1)]
 
     def renewed(self, rows: Mapping[int, Any], known: Known) -> tuple[Copies, dict[int, Any]]:
         """Returns the copies as if the nodes that are not known were the distinct ones, and their
