@@ -24,17 +24,7 @@ from pyg_batchgnn.port.program import (
     module_of,
     rate_of,
 )
-from pyg_batchgnn.port.recording import (
-    Count,
-    Edges,
-    Nodes,
-    Ref,
-    Refusal,
-    Way,
-    mapped,
-    refs,
-    tensors,
-)
+from pyg_batchgnn.port.recording import Count, Edges, Nodes, Ref, Refusal, Way, mapped, refs, tensors
 from pyg_batchgnn.port.structure import FLOATS, CopiedNodes, Copies, Known, Structure, looked_up, prefix
 
 

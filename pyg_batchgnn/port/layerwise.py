@@ -23,12 +23,7 @@ from pyg_batchgnn.port.batches import ArgumentTensor, Bound
 from pyg_batchgnn.port.call import Call, Graph, Tracing
 from pyg_batchgnn.port.capture import Captured, CapturedFunction
 from pyg_batchgnn.port.execution import Frame, run_step, take
-from pyg_batchgnn.port.program import (
-    Program,
-    ProgramStep,
-    module_of,
-    rate_of,
-)
+from pyg_batchgnn.port.program import Program, ProgramStep, module_of, rate_of
 from pyg_batchgnn.port.recording import (
     FIXED,
     BatchEdges,
