@@ -282,8 +282,9 @@ def compare(numbers: type[torch.nn.Module] = encoders.LinearEncoder, steps: int 
             far = max(far, float((wanted - found).abs().max() / wanted.abs().max()))
         counts = encoded_rows(ours)
         assert all(counts[name][1] == batch[name].n_id.unique().numel() for name in counts), counts
-    whole = [one for one in ours._batchgnn.graphs[0].recording.calls if one.note]
-    assert not whole and not ours._batchgnn.told, (whole, ours._batchgnn.told)
+    tracing: Any = ours._batchgnn
+    whole = [one for one in tracing.graphs[0].recording.calls if one.note]
+    assert not whole and not tracing.told, (whole, tracing.told)
     torch.set_default_dtype(torch.float32)
     return far
 

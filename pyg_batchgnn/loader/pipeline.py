@@ -33,6 +33,7 @@ from pyg_batchgnn.loader.schedule import WorkItem
 from pyg_batchgnn.loader.source import Source
 from pyg_batchgnn.loader.stats import LoaderCounters, LoaderStats, disk_counts, edge_counts, sampling_counters
 from pyg_batchgnn.sample import (
+    ENDS,
     AttributeRows,
     MacrobatchSampler,
     MacrobatchSeeds,
@@ -127,8 +128,11 @@ class GatheringExporter:
 
 def remember_edges(batch: Any, minibatch: SampledMinibatch, form: PygForm) -> None:
     """Registers the edges of a batch, so that accelerated layers find the minibatch behind them.
-    Batches from worker processes (which are copies), of several types, or without hops are not
-    registered."""
+    Of several types the ids of nodes are. Batches from worker processes (which are copies) or
+    without hops are not registered."""
+    stores = batch.edge_stores if form.names is Names.TYPES and get_worker_info() is None else ()
+    for store in filter(lambda one: isinstance(one.get("edge_index"), Tensor), stores):
+        ENDS[store.edge_index] = [batch[name].get("n_id") for name in store._key[::2]]
     if form.names is not Names.NONE or form.subgraph is not SubgraphType.directional:
         return
     edges = minibatch.coo

@@ -214,10 +214,7 @@ def check_together(
                     named is None and not choice.disjoint,
                     f"{text} are of seeds with a subgraph each; give time_attr or disjoint=True",
                 ),
-                (
-                    not is_directional,
-                    f"{text} follow the edges that were sampled; leave subgraph_type out",
-                ),
+                (not is_directional, f"{text} follow the edges that were sampled; leave subgraph_type out"),
                 (
                     transform_sampler_output is not None,
                     f"{text} are of the sample, which transform_sampler_output may change; use transform",

@@ -34,6 +34,7 @@ from pyg_batchgnn.port.structure import (
     prefix,
     sampled_batch,
 )
+from pyg_batchgnn.sample import ENDS
 from pyg_batchgnn.types import Relation, SampledMinibatch
 
 
@@ -532,7 +533,9 @@ def _as_given(arguments: dict[str, Any]) -> Bound | None:
         return Count(one, Form.prefix("nodes", None, 0)) if name == "batch_size" and one == seeds else one
 
     made = {name: described(name, one) for name, one in arguments.items()}
-    ids = {name: one.node for name, one in sampled.nodes.items()} if sampled else {}
+    ids: dict[Any, Any] = {name: one.node for name, one in sampled.nodes.items()} if sampled else {}
+    for relation, one in edges.items() if by_type else ():
+        ids.update(zip(relation[::2], ENDS.get(one, ()), strict=False))
     return Bound(made, structure, None, ids=ids)
 
 

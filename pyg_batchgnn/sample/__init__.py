@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from pyg_batchgnn.ops import minibatch_key as minibatch_key
     from pyg_batchgnn.sample.attribute_rows import AttributeRows as AttributeRows
     from pyg_batchgnn.sample.attribute_rows import Placement as Placement
+    from pyg_batchgnn.sample.batch_edges import ENDS as ENDS
     from pyg_batchgnn.sample.batch_edges import HandedOut as HandedOut
     from pyg_batchgnn.sample.batch_edges import handed_out as handed_out
     from pyg_batchgnn.sample.batch_edges import remember as remember

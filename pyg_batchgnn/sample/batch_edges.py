@@ -48,6 +48,8 @@ class _Entry:
 
 #: By ``edge_index``. No value may hold that tensor or a view of it, which would keep it alive.
 _entries: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
+#: By the ``edge_index`` of a batch of several types, original ids of its sources and targets.
+ENDS: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 
 
 def remember(edge_index: Tensor, minibatch: SampledMinibatch) -> None:

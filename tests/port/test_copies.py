@@ -116,6 +116,10 @@ def test_rows_and_gradients_of_typed_batches(export: str) -> None:
         extra = {name: torch.rand(len(x), 1, dtype=DOUBLE) for name, x in batch.x_dict.items()}
         assert_as_plain(ours, plain, ours(other, extra=extra, **ids), plain.of(batch, extra=extra))
         assert encoded_rows(ours) == distinct(batch)
+        for more in (0, torch.rand(batch["a"].num_nodes, 1, dtype=DOUBLE)):  # plain calls
+            batch["a"].x = batch["a"].x + more
+            assert_as_plain(ours, plain, ours.of(batch), plain.of(batch))
+            assert encoded_rows(ours).items() >= ({} if isinstance(more, Tensor) else distinct(batch)).items()
     assert found_in(ours).reasons == [] and found_in(ours).notes == []
 
 
