@@ -136,8 +136,7 @@ def remember_edges(batch: Any, minibatch: SampledMinibatch, form: PygForm) -> No
     if form.names is not Names.NONE or form.subgraph is not SubgraphType.directional:
         return
     edges = minibatch.coo
-    handed_out = edges is not None and getattr(batch, "edge_index", None) is edges
-    if edges is not None and handed_out and get_worker_info() is None:
+    if edges is not None and getattr(batch, "edge_index", None) is edges and get_worker_info() is None:
         remember(edges, minibatch)
 
 
