@@ -1,7 +1,7 @@
 """The modules that are one step of a captured graph: convolutions, linear layers, norms and others.
 
-While a model is captured, the ``forward`` of their classes is a function that calls one operator,
-which names the module and its arguments. The operator has a fake kernel alone.
+While a model is captured, the ``forward`` of their classes calls one function, which names the
+module and its arguments, and makes a fake result alone.
 """
 
 from __future__ import annotations
@@ -24,9 +24,6 @@ from pyg_batchgnn.nn.models import is_row_wise_norm
 from pyg_batchgnn.port import foreign, rules
 from pyg_batchgnn.port.recording import Refusal, mapped
 
-_library = torch.library.Library("pyg_batchgnn_port", "DEF")
-_library.define("returned(Tensor tensor) -> Tensor")
-RETURNED = torch.ops.pyg_batchgnn_port.returned.default
 #: Between the kind of a leaf and the names of its tensors.
 _BETWEEN = "\x1f"
 #: The ``forward``, or ``propagate``, of the classes of leaves, and the names of their arguments.
@@ -316,9 +313,7 @@ def calm(module: torch.nn.Module, keeps: Callable[[Any], bool] = lambda _: False
         torch.set_rng_state(state)
 
 
-def _no_backward(*_: Any) -> Any:
-    raise AssertionError("programs and graphs have the backward passes of what leaves stand for")
-
-
-torch.library.register_fake("pyg_batchgnn_port::returned", torch.empty_like, lib=_library)
-torch.library.register_autograd("pyg_batchgnn_port::returned", _no_backward, lib=_library)
+@torch.compiler.allow_in_graph  # type: ignore[untyped-decorator]
+def RETURNED(one: Tensor) -> Tensor:  # noqa: N802
+    """Marks a tensor that ``forward`` returns."""
+    return one.clone()
