@@ -135,9 +135,9 @@ def remember_edges(batch: Any, minibatch: SampledMinibatch, form: PygForm) -> No
         ENDS[store.edge_index] = [batch[name].get("n_id") for name in store._key[::2]]
     if form.names is not Names.NONE or form.subgraph is not SubgraphType.directional:
         return
-    edges: Any = minibatch.coo
+    edges = minibatch.coo
     if edges is not None and getattr(batch, "edge_index", None) is edges and get_worker_info() is None:
-        remember(edges, minibatch)
+        remember(batch.edge_index, minibatch)
 
 
 class BlockExporter:

@@ -116,10 +116,7 @@ class _AsItIs(torch.fx.Interpreter):
         leaf = Leaf.of(*args)
         if leaf.plain is not None:
             return [leaf.plain]
-        module = self._modules[leaf.module]
-        if rules.encodes_frames(module):
-            return [leaves.encode(module, *leaf.args)]
-        return [self._forward(module)(*leaf.args, **leaf.kwargs)]
+        return [self._forward(self._modules[leaf.module])(*leaf.args, **leaf.kwargs)]
 
 
 def symbols(captured: Captured) -> dict[str, Axis]:

@@ -14,7 +14,6 @@ from torch import Tensor
 from pyg_batchgnn import nn, ops
 from pyg_batchgnn.nn.models import is_row_wise_norm
 from pyg_batchgnn.port import foreign, rules
-from pyg_batchgnn.port.leaves import encode
 from pyg_batchgnn.port.program import (
     Program,
     ProgramStep,
@@ -213,7 +212,7 @@ def _end(frame: Frame, step: ProgramStep, x: Any, *, in_place: bool) -> Any:
 def _plain_call(frame: Frame, step: ProgramStep, module: torch.nn.Module | None) -> Any:
     call, (args, kwargs) = step.call, _arguments(frame, step)
     if module is not None:
-        return encode(module, *args) if rules.encodes_frames(module) else module(*args, **kwargs)
+        return module(*args, **kwargs)
     if not frame.drops and call.target in rules.DROPOUTS:
         return args[0].clone()
     if call.of_ends:

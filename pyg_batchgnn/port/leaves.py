@@ -6,12 +6,10 @@ module and its arguments, and makes a fake result alone.
 
 from __future__ import annotations
 
-import functools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -49,15 +47,13 @@ _OF_ONE = (
 
 
 def kind_of_leaf(module: torch.nn.Module, trims: Sequence[type[torch.nn.Module]] = ()) -> str | None:
-    """Returns how a module is captured as one step: as "conv", "one" or "frame" (of one tensor, or
-    tensor frame), or "propagate" (messages of a user's layer); None if ``forward`` is traced."""
+    """Returns how a module is captured as one step: as "conv", "one" (of one tensor) or "propagate"
+    (the messages of a user's layer); None if its ``forward`` is traced."""
     if isinstance(module, MessagePassing):
         users = foreign.is_users(module) and not isinstance(module, tuple(trims))
         return "propagate" if users else "conv"
-    if rules.encodes_frames(module):
-        return "frame"
     kind = rules.kind_of(module)
-    known = kind in (*rules.LINEAR, *_OF_ONE)
+    known = kind in (*rules.LINEAR, *_OF_ONE) or rules.encodes_columns(module)
     return "one" if known or (is_row_wise_norm(module) and kind is not torch.nn.Identity) else None
 
 
@@ -76,8 +72,6 @@ class Leaf:
         if kind == "one":  # of one tensor, or of several in a list
             return cls(module, (list(tensors) if each else tensors[0],))
         given = dict(zip(each, tensors, strict=True))
-        if kind == "frame":
-            return cls(module, (given,))
         if kind == "propagate":
             return cls(module, (given.pop("edge_index"),), given, plain=given.pop(""))
         x = (given.pop("x.0"), given.pop("x.1")) if "x.0" in given else given.pop("x")
@@ -141,42 +135,11 @@ def _conv_forward(self: Any, *args: Any, **kwargs: Any) -> Any:
 def _forward_of_one(self: Any, *args: Any, **kwargs: Any) -> Any:
     simple = not kwargs and len(args) > 0 and isinstance(args[0], (Tensor, list))
     for one in args[1:]:
-        simple = simple and one is None
+        simple = simple and (one is None or isinstance(one, list))  # the names of columns
     if not is_dynamo_compiling() or not simple or _learns(id(self)) is None:
         return _original(self, "forward")(self, *args, **kwargs)
     several = isinstance(args[0], list)
     return _call(self, args[0], ["one", "several"])[0] if several else _call(self, [args[0]], ["one"])[0]
-
-
-def _forward_of_frame(self: Any, tf: Any) -> Any:
-    if not is_dynamo_compiling() or _learns(id(self)) is None:
-        return _original(self, "forward")(self, tf)
-    tensors, names, columns, simple = [], ["frame"], [], True
-    for kind in tf.stypes:
-        one, of_kind = tf.feat_dict[kind], self.col_names_dict[kind]
-        is_embedding = type(one).__name__ == "MultiEmbeddingTensor"
-        simple = simple and (is_embedding or isinstance(one, Tensor)) and one.shape[1] == len(of_kind)
-        tensors.append(one.values if is_embedding else one)
-        names.append(kind.value)
-        columns.extend(of_kind)
-    if not simple or not tensors:
-        return _original(self, "forward")(self, tf)
-    return _call(self, tensors, names)[0], columns
-
-
-def encode(module: Any, columns: Mapping[str, Tensor]) -> Tensor:
-    """Returns the encoded rows of a tensor frame, which has columns by kind."""
-    from torch_frame import stype
-    from torch_frame.data import MultiEmbeddingTensor
-
-    kinds, feats = list(map(stype, columns)), dict[Any, Any]()
-    for kind, values in zip(kinds, columns.values(), strict=True):
-        feats[kind] = values
-        if kind is stype.embedding:
-            widths = torch.tensor([0, *module.encoder_dict[kind.value].emb_dim_list])
-            feats[kind] = MultiEmbeddingTensor(len(values), len(widths) - 1, values, widths.cumsum(0))
-    rows: Tensor = module(SimpleNamespace(stypes=kinds, feat_dict=feats))[0]
-    return rows
 
 
 def _propagate(self: Any, edge_index: Any, size: Any = None, **kwargs: Any) -> Any:
@@ -197,7 +160,6 @@ def _propagate(self: Any, edge_index: Any, size: Any = None, **kwargs: Any) -> A
 _FORWARDS = {
     "conv": ("forward", _conv_forward),
     "one": ("forward", _forward_of_one),
-    "frame": ("forward", _forward_of_frame),
     "propagate": ("propagate", _propagate),
 }
 _OURS = [function for _, function in _FORWARDS.values()]
@@ -243,8 +205,6 @@ def _fake(tensors: Sequence[Tensor], module: int, names: str) -> Tensor:
     found, leaf = now.capture.modules[module], Leaf.of(tensors, module, names)
     if leaf.plain is not None:
         return torch.empty_like(leaf.plain)
-    if rules.encodes_frames(found):
-        return _fake_of_frame(found, *leaf.args)
     if not isinstance(found, MessagePassing):
         return _fake_of_one(found, tensors)
     x, result = leaf.args[0], _small(found, leaf)
@@ -256,6 +216,10 @@ def _fake(tensors: Sequence[Tensor], module: int, names: str) -> Tensor:
 
 def _fake_of_one(module: Any, tensors: Sequence[Tensor]) -> Tensor:
     kind, x = rules.kind_of(module), tensors[0]
+    if rules.encodes_columns(module):
+        weight = next(module.parameters(), x)
+        dtype = torch.promote_types(x.dtype, weight.dtype) if x.is_floating_point() else weight.dtype
+        return x.new_empty((x.size(0), len(module.stats_list), module.out_channels), dtype=dtype)
     if kind is _JUMPS and module.mode == "cat":
         return x.new_empty((*x.shape[:-1], sum(one.size(-1) for one in tensors)))
     if kind not in rules.LINEAR and kind is not torch_geometric.nn.MLP:
@@ -265,15 +229,6 @@ def _fake_of_one(module: Any, tensors: Sequence[Tensor]) -> Tensor:
     if torch.is_autocast_enabled("cpu"):
         dtype = torch.get_autocast_dtype("cpu")
     return x.new_empty((*x.shape[:-1], weight.size(0)), dtype=dtype)
-
-
-def _fake_of_frame(module: Any, columns: Mapping[str, Tensor]) -> Tensor:
-    encoders = [module.encoder_dict[one] for one in columns]
-    width = sum(len(one.stats_list) for one in encoders)
-    first = next(iter(columns.values()))
-    dtypes = [one.dtype for one in (*columns.values(), *module.parameters()) if one.is_floating_point()]
-    dtype = functools.reduce(torch.promote_types, dtypes)
-    return first.new_empty((first.size(0), width, encoders[0].out_channels), dtype=dtype)
 
 
 def _small(module: torch.nn.Module, leaf: Leaf) -> Any:

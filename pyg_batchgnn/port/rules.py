@@ -283,30 +283,13 @@ def kind_of(module: torch.nn.Module) -> type[torch.nn.Module]:
 
 
 #: Encoders of the columns of one kind, of pytorch-frame, that compute each row by itself.
-_OF_COLUMNS = {
-    f"torch_frame.nn.encoder.stype_encoder.{name}Encoder"
-    for name in (
-        "Embedding",
-        "Linear",
-        "Stack",
-        "LinearBucket",
-        "ExcelFormer",
-        "LinearEmbedding",
-        "Timestamp",
-    )
-}
-_OF_FRAMES = "torch_frame.nn.encoder.stypewise_encoder.StypeWiseFeatureEncoder"
+_OF_COLUMNS = ("Embedding", "Linear", "Stack", "ExcelFormer", "Timestamp")
 
 
-def encodes_frames(module: Any) -> bool:
-    """Returns whether a module encodes a tensor frame of pytorch-frame, row by row."""
-
-    def name(one: torch.nn.Module) -> str:
-        return f"{kind_of(one).__module__}.{kind_of(one).__qualname__}"
-
-    is_known = name(module) == _OF_FRAMES
-    parts = module.encoder_dict.values() if is_known else ()
-    return is_known and all(name(one) in _OF_COLUMNS and one.post_module is None for one in parts)
+def encodes_columns(module: Any) -> bool:
+    kind = kind_of(module)
+    known = kind.__name__.removesuffix("Encoder") in _OF_COLUMNS
+    return known and kind.__module__ == "torch_frame.nn.encoder.stype_encoder" and module.post_module is None
 
 
 def computes_rows(module: torch.nn.Module) -> bool:
@@ -317,7 +300,7 @@ def computes_rows(module: torch.nn.Module) -> bool:
         return all(map(computes_rows, norms))
     if kind is torch_geometric.nn.InstanceNorm:
         return not takes_row_statistics(module)
-    return kind in _BY_ROW or is_row_wise_norm(module) or encodes_frames(module)
+    return kind in _BY_ROW or is_row_wise_norm(module) or encodes_columns(module)
 
 
 def takes_row_statistics(module: torch.nn.Module) -> bool:
