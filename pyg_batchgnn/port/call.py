@@ -358,8 +358,8 @@ class Call:
         others = [given[one] for one in beside if isinstance(given[one], Tensor)]
         if any(one.is_inference() for one in (*others, *_tensors_of(self._modules))):
             return None  # they have no versions
-        state = _state(self._modules, others), numbers, torch.is_inference_mode_enabled()
-        return self._memo.of(program, state)
+        state, alive = _state(self._modules, others)
+        return self._memo.of(program, (state, numbers, torch.is_inference_mode_enabled()), alive)
 
     def _splits(self, graph: Graph, inputs: Sequence[Any]) -> bool:
         """Returns whether the backward pass needs the rows of the seeds alone: not if rows depend
@@ -389,7 +389,7 @@ class Call:
             return self._outputs(graph, inputs, seeds=False)[0]
 
         def again() -> Any:
-            if _state(list(self._model.modules())) != state:
+            if _state(list(self._model.modules()))[0] != state[0]:
                 raise RuntimeError(
                     "the loss uses rows beyond the seeds, which backward() computes again, but a mode, "
                     "an option, a parameter or a buffer of the model changed after forward"
@@ -445,19 +445,14 @@ class _SeedRows(torch.autograd.Function):
 _ERRORS = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError)
 
 
-class _Alive(list[Any]):
-    """Objects whose numbers no others may have. Compares as equal."""
-
-    __eq__ = lambda *_: True  # noqa: E731
-    __hash__ = None
-
-
-def _state(modules: Sequence[torch.nn.Module], others: Sequence[Tensor] = ()) -> list[Any]:
+def _state(modules: Sequence[torch.nn.Module], others: Sequence[Tensor] = ()) -> tuple[Any, Any]:
+    """Returns what a model computes with, and the objects that have to live while it is
+    compared."""
     options = [[one for one in vars(module).items() if type(one[1]) in SCALARS] for module in modules]
-    tensors = _Alive(one for one in (*_tensors_of(modules), *others) if not one.is_inference())
+    tensors = [one for one in (*_tensors_of(modules), *others) if not one.is_inference()]
     memory = [one.data_ptr() if one.layout is torch.strided else 0 for one in tensors]
     versions = [(id(one), one._version) for one in tensors]
-    return [list(map(id, modules)), options, versions, memory, _Alive(modules), tensors]
+    return (list(map(id, modules)), options, versions, memory), (modules, tensors)
 
 
 def _tensors_of(modules: Sequence[torch.nn.Module]) -> list[Tensor]:

@@ -71,7 +71,7 @@ def run(frame: Frame, inputs: Sequence[Any], copies: Copies, known: Known | None
             frame.values.pop(one, None)
             own.pop(one, None)
     if known is not None:
-        known.finish()
+        known.memo.known[program] = known  # now that the batch has computed all of its rows
     return [_value(frame, *output) for output in program.outputs]
 
 

@@ -524,6 +524,7 @@ class Known:
     memo: Memo
     program: Any
     state: Any  # of the model, and of what else the program reads
+    alive: Any  # the objects whose numbers are in it
     types: dict[TypeName, KnownNodes] = field(default_factory=dict)
 
     def of(self, name: TypeName) -> KnownNodes:
@@ -533,10 +534,6 @@ class Known:
         """Returns whether earlier batches have computed the rows of all nodes of a type."""
         new = self.of(axis.name).new
         return new is not None and not len(new)
-
-    def finish(self) -> None:
-        """Keeps the rows, once a batch has computed all of its own."""
-        self.memo.known[self.program] = self
 
 
 class Memo:
@@ -549,10 +546,10 @@ class Memo:
         self.known: dict[Any, Known] = {}  # by program
         self.computed = Counted[TypeName]()  # how many rows there were to compute
 
-    def of(self, program: Any, state: Any) -> Known:
+    def of(self, program: Any, state: Any, alive: Any) -> Known:
         """Returns what is known in this state; a batch that fails takes it away."""
         found = self.known.pop(program, None)
-        return found if found and found.state == state else Known(self, program, state)
+        return found if found and found.state == state else Known(self, program, state, alive)
 
     def grown(self, table: Tensor, rows: int) -> Tensor:
         """Returns a table [rows, ...] that begins with the rows of another one. Raises OSError if
