@@ -198,16 +198,6 @@ def _sets_in_rows(x: Any, index: Any, value: Any, rows: HasRows) -> bool:
     return dims == x[index].dim() if rows(value) else dims < x[index].dim()
 
 
-def _dim(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    for key in ("dim", "axis", "start_dim", "dims"):
-        if key in kwargs:
-            return kwargs[key]
-    place = _ALONG[name]
-    if len(args) > place and not isinstance(args[place], Tensor):
-        return args[place]
-    return _DEFAULT_DIM.get(name)
-
-
 def _is_along_columns(
     name: str, args: Sequence[Any], kwargs: Mapping[str, Any], given: Sequence[Tensor], rows: HasRows
 ) -> bool:
@@ -218,7 +208,9 @@ def _is_along_columns(
     every = name in ("cat", "concat", "concatenate", "stack", "cosine_similarity")
     if not (all(map(rows, given)) if every else rows(given[0]) and not any(map(rows, given[1:]))):
         return False
-    dim = _dim(name, args, kwargs)
+    named = [kwargs[key] for key in ("dim", "axis", "start_dim", "dims") if key in kwargs]
+    by_place = [one for one in args[_ALONG[name] : _ALONG[name] + 1] if not isinstance(one, Tensor)]
+    dim = next(iter((*named, *by_place)), _DEFAULT_DIM.get(name))
     if name == "softmax" and dim is None:
         dim = 1 if given[0].dim() == 2 else 0  # as torch chooses for a matrix
     dims = dim if isinstance(dim, (tuple, list)) else (dim,)

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
-from pyg_batchgnn.port import encode_once, encoded_rows
+from pyg_batchgnn.port import encode_once, encoded_rows, execution
 from pyg_batchgnn.port.structure import Copies, KnownNodes
 from tests.support.ported_models import GRAPH
 from tests.support.random_models import FEATURES, WIDTH
@@ -29,12 +29,13 @@ DOUBLE = torch.float64
 OPTIONS: dict[str, Any] = {"batch_size": 15, "seed": 3, "disjoint": True}
 
 
-def typed_batches(export: str = "pyg") -> list[Any]:
+def typed_batches(export: str = "pyg", copies: int = 1) -> list[Any]:
     data = TYPED.clone()
     for name in data.node_types:
         data[name].day = torch.arange(data[name].num_nodes).view(-1, 1).repeat(1, 6).view(-1, 2, 3) % 5
         data[name].mean = torch.full((data[name].num_nodes, 1), float("nan"), dtype=DOUBLE)
-    return list(MacrobatchNeighborLoader(data, [4, 3], ("a", SEEDS), **OPTIONS, export=export))
+    given = {**OPTIONS, "batch_size": 15 * copies, "export": export}
+    return list(MacrobatchNeighborLoader(data, [4, 3], ("a", SEEDS.repeat(copies)), **given))
 
 
 def plain_data() -> Data:
@@ -121,6 +122,21 @@ def test_rows_and_gradients_of_typed_batches(export: str) -> None:
             assert_as_plain(ours, plain, ours.of(batch), plain.of(batch))
             assert encoded_rows(ours).items() >= ({} if isinstance(more, Tensor) else distinct(batch)).items()
     assert found_in(ours).reasons == [] and found_in(ours).notes == []
+
+
+def test_few_sources_are_multiplied_before_their_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, plain = (one.eval() for one in pair(Typed()))
+    of_few, found = execution._few_sources, list[int]()
+
+    def noted(*given: Any) -> Any:
+        made = of_few(*given)
+        return found.append(len(made)) or made
+
+    monkeypatch.setattr(execution, "_few_sources", noted)
+    with torch.no_grad():
+        for batch in typed_batches(copies=6):
+            assert_close(ours(batch), plain.of(batch), 1e-12)
+    assert any(found) and not all(found) and found_in(ours).reasons == []
 
 
 class Plain(torch.nn.Module):
