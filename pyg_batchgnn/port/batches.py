@@ -119,7 +119,9 @@ class Batch:
         edges = {name: store.get("edge_index") for name, store in of_edges.items()}
         if not all(map(are_plain_edges, edges.values())):
             return None
-        nodes = {name: _num_nodes(store) for name, store in of_nodes.items()}
+        nodes = {name: store.num_nodes or 0 for name, store in of_nodes.items()}
+        if isinstance(x := of_nodes[None].get("x") if None in of_nodes else None, Tensor):
+            nodes[None] = x.size(0)
         per_hop = {name: store.get("num_sampled_nodes") for name, store in of_nodes.items()}
         edges_per_hop = {name: store.get("num_sampled_edges") for name, store in of_edges.items()}
         found = sampled_batch(edges, nodes, per_hop, edges_per_hop)
@@ -336,11 +338,6 @@ def _stores(source: Data | HeteroData) -> tuple[dict[Any, Any], dict[Any, Any]]:
 def _all_stores(source: Data | HeteroData) -> dict[Any, Any]:
     of_nodes, of_edges = _stores(source)
     return {**of_nodes, **of_edges}
-
-
-def _num_nodes(store: Any) -> int:
-    x = store.get("x")
-    return x.size(0) if isinstance(x, Tensor) and store._key is None else store.num_nodes or 0
 
 
 def _seeds(source: Data, nodes: int, first: int) -> int:

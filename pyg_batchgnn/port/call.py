@@ -157,9 +157,7 @@ class Tracing:
 class Call:
     """One call of an accelerated model. It runs the captured graph that fits."""
 
-    def __init__(
-        self, model: torch.nn.Module, tracing: Tracing, bound: Bound, modules: Sequence[torch.nn.Module]
-    ) -> None:
+    def __init__(self, model: torch.nn.Module, tracing: Tracing, bound: Bound, modules: list[Any]) -> None:
         self._model, self._tracing, self._bound, self._modules = model, tracing, bound, modules
         self._trees = {
             name: one.attributes() if isinstance(one, Batch) else one for name, one in bound.arguments.items()
@@ -446,8 +444,7 @@ _ERRORS = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, Ass
 
 
 def _state(modules: Sequence[torch.nn.Module], others: Sequence[Tensor] = ()) -> tuple[Any, Any]:
-    """Returns what a model computes with, and the objects that have to live while it is
-    compared."""
+    """Returns what a model computes with, and the objects whose numbers are in it."""
     options = [[one for one in vars(module).items() if type(one[1]) in SCALARS] for module in modules]
     tensors = [one for one in (*_tensors_of(modules), *others) if not one.is_inference()]
     memory = [one.data_ptr() if one.layout is torch.strided else 0 for one in tensors]

@@ -92,6 +92,8 @@ class Program:
         self.recording, self.seeds, self.shared = recording, seeds, shared
         self.axes = recording.axes
         self.origins = {} if layerwise else _origins(recording, model, shared)
+        #: by value, what tells its rows apart: their nodes, or a vector of numbers
+        self.group: dict[int, Any] = dict.fromkeys(shared, "node") | self.origins
         self.need: dict[int, int] = {}
         #: what each output is, and how far its rows are computed
         self.outputs: list[tuple[Any, int]] = []
@@ -109,10 +111,6 @@ class Program:
         reads = (one for step in self.steps if step.shares is None for one in step.reads)
         #: the shared values that others are computed from
         self.kept = {*reads, *refs(recording.output)} & shared
-
-    def group(self, number: int) -> Any:
-        """Returns what tells a value's rows apart: their nodes, a vector of numbers, or nothing."""
-        return "node" if number in self.shared else self.origins.get(number)
 
     def full(self, number: int) -> int:
         axis = self.axes[number]
@@ -205,7 +203,7 @@ def _fused(program: Program, model: torch.nn.Module) -> list[ProgramStep]:
         relu, drop, read = is_relu(call, model), is_dropout(call, model), refs((call.args, call.kwargs))
         before = made.get(read[0]) if call.by_row and read and (drop or len(read) == 1) else None
         alone = before is not None and readers[before.result] == 1 and before.hops == step.hops
-        alone = alone and (before is None or program.group(before.result) == program.group(number))
+        alone = alone and (before is None or program.group.get(before.result) == program.group.get(number))
         for operand in _operands(step, made, readers, program, model):
             steps.remove(operand)
             step.parts += operand.parts or [operand]
@@ -249,7 +247,7 @@ def _operands(
         part = made.get(leaf.number) if isinstance(leaf, Ref) else None
         if part is None or readers[part.result] != 1 or part.hops != step.hops or part.relu or part.dropout:
             return []
-        if program.group(part.result) != program.group(step.result):
+        if program.group.get(part.result) != program.group.get(step.result):
             return []
         if not (part.parts or _is_summand(part.call, model)) or part.call.columns != call.columns:
             return []
