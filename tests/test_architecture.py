@@ -74,10 +74,6 @@ def imports(files: dict[str, Path], module: str) -> Iterator[tuple[str, int]]:
         yield (inner if inner in files or outer not in files else outer), line
 
 
-def graph_of(files: dict[str, Path]) -> dict[str, set[str]]:
-    return {module: {other for other, _ in imports(files, module)} & {*files} - {module} for module in files}
-
-
 def circles(graph: dict[str, set[str]]) -> list[str]:
     left = dict(graph)
     while free := [node for node, others in left.items() if not others & left.keys()]:
@@ -124,7 +120,8 @@ def test_other_rooms_are_entered_by_their_front_doors() -> None:
 
 
 def test_files_form_no_circles_and_classes_of_rooms_have_different_names() -> None:
-    assert circles(graph_of(PACKAGE)) == []
+    graph = {one: {other for other, _ in imports(PACKAGE, one)} & {*PACKAGE} - {one} for one in PACKAGE}
+    assert circles(graph) == []
     assert shared_names(PACKAGE) == {}
 
 

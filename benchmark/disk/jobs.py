@@ -24,7 +24,7 @@ from pyg_batchgnn import MacrobatchNeighborLoader
 from pyg_batchgnn.data import PapersSpec, convert_folder, generate_papers_folder, load_dataset, open_folder
 from pyg_batchgnn.data.files import EdgeAppender
 from pyg_batchgnn.disk import DiskReader, DiskTable
-from pyg_batchgnn.loader import local_setup
+from pyg_batchgnn.loader import setup
 from pyg_batchgnn.nn.models import SAGE
 
 PAGE, FANOUTS, BATCH_SIZE, ROUNDS = 4096, [10, 10, 10], 1024, 5
@@ -160,8 +160,8 @@ def sample_edges(order: Order) -> dict[str, Any]:
     # Given sizes: nothing is sampled to choose them.
     sizes: dict[str, Any] = {"macrobatch_size": size, "fetch_size": size}
     sizes["memory_budget"] = order.loader_budget
-    held = {"return_value": False} if order.edges == "file" else {"wraps": local_setup.cache_holds}
-    with mock.patch.object(local_setup, "cache_holds", **held):  # read, even if the cache would hold them
+    held = {"return_value": False} if order.edges == "file" else {"wraps": setup.cache_holds}
+    with mock.patch.object(setup, "cache_holds", **held):  # read, even if the cache would hold them
         loader = MacrobatchNeighborLoader(
             data, FANOUTS, nodes, batch_size=BATCH_SIZE, seed=1, export="native", **sizes
         )

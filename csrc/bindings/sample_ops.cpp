@@ -1,6 +1,3 @@
-#include <memory>
-#include <utility>
-
 #include "bindings/operators.h"
 #include "bindings/sampled.h"
 #include "kernels/random.h"
@@ -11,22 +8,12 @@
 namespace pyg_batchgnn {
 namespace {
 
-// Threads work on different minibatches (BatchGNN, appendix D.3).
-template <class Index>
-Minibatches sample_all(const TypedGraph<Index>& graph, const Plan& plan, const SeedLists& lists, bool coo,
-                       int64_t threads) {
+// Threads work on different minibatches (BatchGNN, appendix D.3). `kernel` samples one.
+template <class ScratchT, class Graph, class PlanT, class Kernel>
+Minibatches sample_all(const Graph& graph, const PlanT& plan, const SeedLists& lists, bool coo,
+                       int64_t threads, const Kernel& kernel) {
   return sample_each(lists, {coo, plan.edge_ids}, threads, [&](const Seeds& seeds) {
-    const auto scratch = process_pool<Scratch<Index>>().borrow();
-    return sample_minibatch(graph, plan, seeds, *scratch);
-  });
-}
-
-template <class Index>
-Minibatches sample_all(const TypedGraph<Index>& graph, const HgtPlan& plan, const SeedLists& lists, bool coo,
-                       int64_t threads) {
-  return sample_each(lists, {coo, plan.edge_ids}, threads, [&](const Seeds& seeds) {
-    const auto scratch = process_pool<HgtScratch<Index>>().borrow();
-    return pyg_batchgnn::sample_hgt(graph, plan, seeds, *scratch);
+    return kernel(graph, plan, seeds, *process_pool<ScratchT>().borrow());
   });
 }
 
@@ -45,15 +32,11 @@ Tensor sampled_graph(std::vector<int64_t> num_nodes, std::vector<Tensor> indptr,
   return hold(std::make_unique<HeldGraph>(std::move(num_nodes), arrays));
 }
 
-Tensor sampling_rules(int64_t hops, std::vector<int64_t> fanouts, const OptionalTensor& shares, bool replace,
-                      bool return_edge, bool last, int64_t window, bool induced, int64_t labor) {
-  Plan plan{std::move(fanouts), replace ? Replacement::kWith : Replacement::kWithout, return_edge, 0, 0};
-  plan.hops = hops;
+Tensor sampling_rules(int64_t hops, std::vector<int64_t> fanouts, const OptionalTensor& shares,
+                      const std::vector<std::string>& names, const std::vector<int64_t>& values) {
+  Plan plan{std::move(fanouts), Replacement::kWithout, false, 0, 0, hops};
   if (shares) plan.shares.assign(data<double>(*shares), data<double>(*shares) + shares->numel());
-  plan.temporal = last ? Temporal::kLast : Temporal::kUniform;
-  plan.window = window;
-  plan.subgraph = induced ? Subgraph::kInduced : Subgraph::kDirectional;
-  plan.labor = static_cast<Labor>(labor);
+  for (size_t at = 0; at < names.size(); ++at) plan.set(names[at], values.at(at));
   return hold(std::make_unique<Plan>(std::move(plan)));
 }
 
@@ -70,7 +53,9 @@ Minibatches sample(const Tensor& graph, const Tensor& rules, const Tensor& seeds
   const auto plan = plan_of<Plan>(rules, seed, epoch);
   const auto& whole = held<HeldGraph>(graph);
   const SeedLists lists = seeds_of(seeds, seed_ptr, keys, whole.num_types(), example, time, excluded);
-  return whole.with_graph([&](const auto& typed) { return sample_all(typed, plan, lists, coo, threads); });
+  return whole.with_graph([&]<class Index>(const TypedGraph<Index>& typed) {
+    return sample_all<Scratch<Index>>(typed, plan, lists, coo, threads, sample_minibatch<Index>);
+  });
 }
 
 Tensor keyed_permutation(int64_t n, int64_t seed, int64_t epoch) {
@@ -107,9 +92,9 @@ Minibatches sample_hgt(const Tensor& graph, const Tensor& rules, const Tensor& s
   auto plan = plan_of<HgtPlan>(rules, seed, epoch);
   const auto& whole = held<HeldGraph>(graph);
   const SeedLists lists = seeds_of(seeds, seed_ptr, keys, whole.num_types());
-  return whole.with_graph([&](const auto& typed) {
+  return whole.with_graph([&]<class Index>(const TypedGraph<Index>& typed) {
     plan.relation_order = by_digest(typed.relations);
-    return sample_all(typed, plan, lists, coo, threads);
+    return sample_all<HgtScratch<Index>>(typed, plan, lists, coo, threads, pyg_batchgnn::sample_hgt<Index>);
   });
 }
 
@@ -121,8 +106,7 @@ constexpr Operator kOperators[] = {
              "target, int[] digest, int[] source_digest, Tensor[] order, Tensor[] weights, Tensor[] "
              "source_ids) -> Tensor"),
     OPERATOR(sampling_rules,
-             "(int hops, int[] fanouts, Tensor? shares, bool replace, bool return_edge, bool last, int "
-             "window, bool induced, int labor) -> Tensor"),
+             "(int hops, int[] fanouts, Tensor? shares, str[] names, int[] values) -> Tensor"),
     OPERATOR(budget_rules,
              "(int hops, int[] samples, int[] type_digest, int cap, bool return_edge) -> Tensor"),
     OPERATOR(sample,

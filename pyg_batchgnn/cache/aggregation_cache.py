@@ -46,23 +46,17 @@ class AggregationCache:
     >>> minibatch = next(iter(loader))  # of one hop
     >>> SAGE(data.num_features, 16, num_layers=2, out_channels=3)(minibatch).shape
     torch.Size([1, 3])
-
-    Attributes:
-        kind: the aggregation.
-        rows: [n, F] aggregates of all nodes, or of the rank's own nodes in the order of its part,
-            in the dtype of the features (float32 for float16).
-        readable: by rank, the ``rows`` of ranks of this host, which this process can read.
-        fingerprint: digests of edges and features, the same for any partition.
-        store: over ranks, the feature store that the cache was made of; else None.
-        origin: in one process, the ``Data`` that the cache was made of, or None.
     """
 
-    kind: Aggregation
+    kind: Aggregation  # the aggregation
+    #: [n, F] aggregates of all nodes, or of the rank's own nodes in the order of its part, in the
+    #: dtype of the features (float32 for float16)
     rows: Tensor
-    readable: Mapping[int, Tensor]
-    fingerprint: GraphFingerprint
+    readable: Mapping[int, Tensor]  # by rank, the ``rows`` of ranks of this host, which this process can read
+    fingerprint: GraphFingerprint  # digests of edges and features, the same for any partition
+    #: over ranks, the feature store that the cache was made of; else None
     store: DistFeatureStore | None = None
-    origin: Origin | None = None
+    origin: Origin | None = None  # in one process, the ``Data`` that the cache was made of, or None
 
     @classmethod
     def build(

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from pyg_batchgnn.comm.communicator import describe_backend as describe_backend
     from pyg_batchgnn.comm.communicator import gradient_hook as gradient_hook
     from pyg_batchgnn.comm.communicator import why_unavailable as why_unavailable
-    from pyg_batchgnn.comm.errors import AgreementError as AgreementError
-    from pyg_batchgnn.comm.errors import BrokenCommunicatorError as BrokenCommunicatorError
-    from pyg_batchgnn.comm.errors import CommError as CommError
-    from pyg_batchgnn.comm.errors import DivergenceError as DivergenceError
-    from pyg_batchgnn.comm.errors import PeerError as PeerError
+    from pyg_batchgnn.comm.diagnosis import AgreementError as AgreementError
+    from pyg_batchgnn.comm.diagnosis import BrokenCommunicatorError as BrokenCommunicatorError
+    from pyg_batchgnn.comm.diagnosis import CommError as CommError
+    from pyg_batchgnn.comm.diagnosis import DivergenceError as DivergenceError
+    from pyg_batchgnn.comm.diagnosis import PeerError as PeerError
     from pyg_batchgnn.comm.host_memory import Field as Field
     from pyg_batchgnn.comm.host_memory import share_on_host as share_on_host
     from pyg_batchgnn.comm.message import CommCounters as CommCounters

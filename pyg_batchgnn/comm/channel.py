@@ -16,16 +16,19 @@ from torch import Tensor
 
 from pyg_batchgnn.comm.diagnosis import (
     LINE_BYTES,
+    BrokenCommunicatorError,
+    CommError,
+    DivergenceError,
     Evidence,
     Failure,
     Liveness,
     Peer,
+    PeerError,
     RankPhase,
     StatusBoard,
     StatusLines,
     diagnose,
 )
-from pyg_batchgnn.comm.errors import BrokenCommunicatorError, CommError, DivergenceError, PeerError
 from pyg_batchgnn.comm.message import (
     AGREED,
     INT_LIMIT,

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.comm.channel import Channel, Exchange, ReceivedCounts
-from pyg_batchgnn.comm.errors import AgreementError, CommError, DivergenceError
+from pyg_batchgnn.comm.diagnosis import AgreementError, CommError, DivergenceError
 from pyg_batchgnn.comm.message import (
     Header,
     HeaderLike,

@@ -24,8 +24,17 @@ from torch.futures import Future
 from pyg_batchgnn.comm import ccl
 from pyg_batchgnn.comm.channel import ABANDONED, Channel, named
 from pyg_batchgnn.comm.collectives import Collectives, gather_values
-from pyg_batchgnn.comm.diagnosis import LINE_BYTES, Peer, ProcessInfo, StatusBoard, endpoints, host_from
-from pyg_batchgnn.comm.errors import CommError, DivergenceError, PeerError
+from pyg_batchgnn.comm.diagnosis import (
+    LINE_BYTES,
+    CommError,
+    DivergenceError,
+    Peer,
+    PeerError,
+    ProcessInfo,
+    StatusBoard,
+    endpoints,
+    host_from,
+)
 from pyg_batchgnn.comm.host_memory import share_on_host
 from pyg_batchgnn.comm.message import (
     INT_LIMIT,

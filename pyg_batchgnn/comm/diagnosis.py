@@ -1,4 +1,4 @@
-"""The diagnosis of a failed exchange: which peer is at fault, from what one rank can see."""
+"""Errors of communication, and the diagnosis of a failed exchange: which peer is at fault."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from enum import Enum
@@ -24,7 +24,38 @@ import psutil
 from torch import Tensor
 from torch.distributed import PrefixStore, Store  # type: ignore[attr-defined]
 
-from pyg_batchgnn.comm.errors import CommError, PeerError
+
+class CommError(RuntimeError):
+    """The communication between ranks failed. The message names the rank, the exchange and the
+    reason. ``ranks``: the ranks at fault, ascending, as far as they are known."""
+
+    def __init__(self, message: str, ranks: Iterable[int] = ()) -> None:
+        super().__init__(message)
+        self.ranks = tuple(sorted(set(ranks)))
+
+
+class PeerError(CommError):
+    """A peer is dead, stopped, silent or gone, or raised an error of its own. ``exchange``: the
+    number of the failed exchange, 0 before the first. ``waited``: seconds in it."""
+
+    def __init__(
+        self, message: str, ranks: Iterable[int] = (), exchange: int = 0, waited: float = 0.0
+    ) -> None:
+        super().__init__(message, ranks)
+        self.exchange, self.waited = exchange, waited
+
+
+class DivergenceError(CommError):
+    """Ranks called different operations, or the same one with another header."""
+
+
+class AgreementError(CommError):
+    """Ranks were given different arguments."""
+
+
+class BrokenCommunicatorError(CommError):
+    """The communicator was used after an error or after it was closed."""
+
 
 T = TypeVar("T")
 
@@ -97,12 +128,8 @@ def diagnose(evidence: Evidence, peers: Sequence[Peer]) -> Failure:
     the backend's error, ranks that closed or never entered the exchange, and ranks that entered it
     and have not gone on."""
     statuses, exchange = evidence.statuses or {}, evidence.exchange
-    others = [
-        peer
-        for peer in peers
-        if peer.rank != evidence.rank
-        and not (peer.rank in statuses and statuses[peer.rank].finished(exchange))
-    ]
+    finished = {rank for rank, status in statuses.items() if status.finished(exchange)}
+    others = [peer for peer in peers if peer.rank not in {evidence.rank, *finished}]
     liveness = {peer.rank: peer.process.liveness() for peer in others}
     suspect = {Liveness.GONE, Liveness.STOPPED} if evidence.timed_out else {Liveness.GONE}
     guilty = [peer for peer in others if liveness[peer.rank] in suspect]
@@ -110,13 +137,10 @@ def diagnose(evidence: Evidence, peers: Sequence[Peer]) -> Failure:
     if not guilty:
         guilty = [peer for peer in others if named & set(peer.endpoints)]
     if not guilty and statuses:
-        last = {peer.rank: statuses[peer.rank] for peer in others}
-        guilty = [
-            peer
-            for peer in others
-            if last[peer.rank].exchange < exchange or last[peer.rank].phase is not RankPhase.ENTERED
-        ]
-        guilty = guilty or [peer for peer in others if last[peer.rank].exchange == exchange]
+        inside = {rank for rank, status in statuses.items() if status.phase is RankPhase.ENTERED}
+        inside -= {rank for rank, status in statuses.items() if status.exchange < exchange}
+        guilty = [peer for peer in others if peer.rank not in inside]
+        guilty = guilty or [peer for peer in others if statuses[peer.rank].exchange == exchange]
         liveness.update(_settled(guilty) if not evidence.timed_out else {})
     sentences = [f"{peer} {_observed(evidence, peer, liveness[peer.rank])}" for peer in guilty]
     if not guilty:

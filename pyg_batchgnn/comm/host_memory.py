@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.comm.collectives import Collectives, name_failures
-from pyg_batchgnn.comm.errors import CommError
+from pyg_batchgnn.comm.diagnosis import CommError
 
 T = TypeVar("T")
 

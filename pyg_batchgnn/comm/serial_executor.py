@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Generic, TypeVar
 
-from pyg_batchgnn.comm.errors import BrokenCommunicatorError
+from pyg_batchgnn.comm.diagnosis import BrokenCommunicatorError
 
 T = TypeVar("T")
 

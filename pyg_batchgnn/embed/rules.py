@@ -44,19 +44,12 @@ class SGD:
 
 @dataclass(frozen=True)
 class Adagrad:
-    """The rule of ``torch.optim.Adagrad``.
+    """The rule of ``torch.optim.Adagrad``."""
 
-    Attributes:
-        lr: the learning rate.
-        lr_decay: step t has the learning rate lr / (1 + (t - 1) lr_decay).
-        initial_accumulator_value: the initial sum of squares.
-        eps: is added to the root of the sum of squares.
-    """
-
-    lr: float = 1e-2
-    lr_decay: float = 0.0
-    initial_accumulator_value: float = 0.0
-    eps: float = 1e-10
+    lr: float = 1e-2  # the learning rate
+    lr_decay: float = 0.0  # step t has the learning rate lr / (1 + (t - 1) lr_decay)
+    initial_accumulator_value: float = 0.0  # the initial sum of squares
+    eps: float = 1e-10  # is added to the root of the sum of squares
 
     kind: ClassVar[RowRule] = RowRule.ADAGRAD
 
@@ -74,17 +67,12 @@ class Adagrad:
 
 @dataclass(frozen=True)
 class SparseAdam:
-    """The rule of ``torch.optim.SparseAdam``: the averages of rows without a gradient stay.
+    """The rule of ``torch.optim.SparseAdam``: the averages of rows without a gradient stay."""
 
-    Attributes:
-        lr: the learning rate.
-        betas: the shares of the old averages of gradients and of squares, in [0, 1).
-        eps: is added to the root of the average of squares.
-    """
-
-    lr: float = 1e-3
+    lr: float = 1e-3  # the learning rate
+    #: the shares of the old averages of gradients and of squares, in [0, 1)
     betas: tuple[float, float] = (0.9, 0.999)
-    eps: float = 1e-8
+    eps: float = 1e-8  # is added to the root of the average of squares
 
     kind: ClassVar[RowRule] = RowRule.ADAM
 

@@ -21,20 +21,16 @@ from pyg_batchgnn.store import DistGraphStore
 class HistoricalSettings:
     """The sizes of the caches and of the pushes (DistGNN-MB, section 3.2; defaults: section 4.4). A
     step is one minibatch of every rank. Raises TypeError or ValueError for a wrong number.
-
-    Attributes:
-        lines: the rows that each layer's cache holds (cs); None: one for each halo node.
-        life_span: a row can be read for this many steps after the one in which it was stored (ls);
-            None: without end.
-        push: a rank pushes at most this many rows per step, layer and peer (nc); None: all rows
-            that the peer has in its halo.
-        delay: rows pushed in a step are stored this many steps later (d).
     """
 
-    lines: int | None = 1_000_000
+    lines: int | None = 1_000_000  # the rows that each layer's cache holds (cs); None: one for each halo node
+    #: a row can be read for this many steps after the one in which it was stored (ls); None:
+    #: without end
     life_span: int | None = 2
+    #: a rank pushes at most this many rows per step, layer and peer (nc); None: all rows that the
+    #: peer has in its halo
     push: int | None = 2000
-    delay: int = 1
+    delay: int = 1  # rows pushed in a step are stored this many steps later (d)
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import torch
 
 from pyg_batchgnn.loader.options import LoaderOptions, Size
-from pyg_batchgnn.loader.position import Order
+from pyg_batchgnn.loader.schedule import Order
 from pyg_batchgnn.loader.stats import count_distinct
 from pyg_batchgnn.ops import free_bytes
 from pyg_batchgnn.sample import SampledMinibatch

@@ -411,8 +411,8 @@ class LinkRequest:
         return LinkInputs(parts, seeder, names)
 
     def for_pyg(self) -> NegativeSampling | None:
-        """Returns PyG's description of the negatives; None without any, or where edge types
-        differ."""
+        """Returns the negatives as PyG's `NegativeSampling`; None without any, or if they are given
+        by edge type."""
         if self.ratio:
             return NegativeSampling("binary", self.ratio)
         return None if _is_by_type(self.sampling) else _cast(self.sampling)

@@ -12,10 +12,9 @@ from torch_geometric.loader import HGTLoader, LinkNeighborLoader, NeighborLoader
 from torch_geometric.loader.link_loader import LinkLoader
 
 from pyg_batchgnn.loader.link_inputs import LinkRequest, UserLinks
-from pyg_batchgnn.loader.local_setup import LocalSetup
 from pyg_batchgnn.loader.node_inputs import NodeRequest
 from pyg_batchgnn.loader.options import LoaderOptions, Size, is_partitioned, refuse_unknown
-from pyg_batchgnn.loader.setup import Setup, World, check_together
+from pyg_batchgnn.loader.setup import LocalSetup, Setup, World, check_together
 from pyg_batchgnn.loader.shell import MacrobatchShell
 from pyg_batchgnn.sample import (
     NEIGHBOR_CAP,

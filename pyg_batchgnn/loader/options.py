@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -133,34 +133,33 @@ class LoaderOptions:
             "history": None if self.history is None else repr(self.history.settings),
         }
 
-    def _conflicts(self) -> Iterator[tuple[Any, str]]:
+    def _conflicts(self) -> dict[str, Any]:
         b, f = self.macrobatch_size, self.fetch_size
-        is_larger = isinstance(b, int) and isinstance(f, int) and f > b
-        yield (
-            is_larger,
-            f"fetch_size ({f}) must not exceed macrobatch_size ({b}): what is fetched was sampled",
-        )
-        is_for_pyg = self.aggregation_cache is not None and self.export is Export.PYG
-        yield (
-            is_for_pyg,
-            "an aggregation cache is for export='native': PyG's layers do not know of aggregates",
-        )
+        found = {
+            f"fetch_size ({f}) must not exceed macrobatch_size ({b}): what is fetched was sampled": (
+                isinstance(b, int) and isinstance(f, int) and f > b
+            ),
+            "an aggregation cache is for export='native': PyG's layers do not know of aggregates": (
+                self.aggregation_cache is not None and self.export is Export.PYG
+            ),
+        }
         if self.device is None:
             for name in ("feature_placement", "device_cache", "pinned_memory"):
                 value = getattr(self, name)
                 text = f"{name}={value!r} is for batches on a device; say which, as in device='cuda'"
-                yield value not in (None, "auto"), text
-            return
+                found[text] = value not in (None, "auto")
+            return found
         device = f"device={str(self.device)!r}: leave one of them out"
-        yield self.embedding is not None, f"embedding computes on the CPU; it does not go with {device}"
-        yield self.history is not None, f"history is read on the CPU; it does not go with {device}"
-        is_in_place = self.features is Features.IN_PLACE
-        yield (
-            is_in_place,
-            "features='in_place' is for no device: feature_placement says where tables lie; leave it out",
-        )
-        is_all_there = self.device_cache and self.feature_placement == "device"
-        yield is_all_there, "device_cache is not for feature_placement='device': leave one of them out"
+        return found | {
+            f"embedding computes on the CPU; it does not go with {device}": self.embedding is not None,
+            f"history is read on the CPU; it does not go with {device}": self.history is not None,
+            "features='in_place' is for no device: feature_placement says where tables lie; leave it out": (
+                self.features is Features.IN_PLACE
+            ),
+            "device_cache is not for feature_placement='device': leave one of them out": (
+                self.device_cache and self.feature_placement == "device"
+            ),
+        }
 
 
 #: Options that each rank may set for itself, or that are agreed upon before all others.
@@ -168,9 +167,9 @@ _OWN = {"memory_budget", "lookahead", "threads", "features", "embedding", "featu
 _OWN |= {"device_cache", "pinned_memory", "schedule"}
 
 
-def raise_first(conflicts: Iterable[tuple[Any, str]], end: str = "") -> None:
-    """Raises ValueError with the text of the first true condition. ``conflicts``: of both."""
-    for is_given, text in conflicts:
+def raise_first(conflicts: Mapping[str, Any], end: str = "") -> None:
+    """Raises ValueError with the first text whose condition is true. ``end``: of all texts."""
+    for text, is_given in conflicts.items():
         if is_given:
             raise ValueError(text + end)
 

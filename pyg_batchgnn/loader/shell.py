@@ -25,11 +25,15 @@ from pyg_batchgnn.loader.budget import (
 )
 from pyg_batchgnn.loader.options import Export, LoaderOptions
 from pyg_batchgnn.loader.pipeline import EmbeddingSteps
-from pyg_batchgnn.loader.position import (
+from pyg_batchgnn.loader.prefetch import prefetch as prefetched
+from pyg_batchgnn.loader.schedule import (
+    NO_NUMBER,
     KeyedShuffleSampler,
     Order,
     Position,
     Run,
+    SeedStep,
+    WorkItem,
     as_positions,
     check_state,
     check_states,
@@ -37,9 +41,8 @@ from pyg_batchgnn.loader.position import (
     order_of,
     set_generators,
     with_keyed_shuffle,
+    work_items,
 )
-from pyg_batchgnn.loader.prefetch import prefetch as prefetched
-from pyg_batchgnn.loader.schedule import NO_NUMBER, SeedStep, WorkItem, work_items
 from pyg_batchgnn.loader.setup import Setup
 from pyg_batchgnn.loader.stats import LoaderStats
 from pyg_batchgnn.sample import PygOutput, SampledMinibatch, as_integer

@@ -203,7 +203,7 @@ class DataSource:
         return found
 
     def others(self, minibatch: SampledMinibatch) -> dict[Group, AttributeRows]:
-        """Returns a minibatch's attributes of groups that have no table in a file."""
+        """Returns attributes by group (type or relation) where none of its tables is in a file."""
         self._look()
         schema, found = self._schema, {}
         for groups, ids in (

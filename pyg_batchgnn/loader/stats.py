@@ -22,82 +22,51 @@ class LoaderCounters:
     """Counts over some minibatches.
 
     Seconds are wall time of the thread or process that did the work.
-
-    Attributes:
-        minibatches: the number of minibatches.
-        nodes: their nodes.
-        edges: their edges.
-        late_negatives: negatives that are later than their link, because no node of their type is
-            earlier; see ``late_negatives`` of `MacrobatchLinkNeighborLoader`.
-        frozen_seeds: seeds whose time is later than ``freeze``, and which are sampled at that.
-        unique_nodes: distinct nodes of each macrobatch, summed over macrobatches.
-        bytes_gathered: bytes of attributes that were copied for minibatches.
-        rows_fetched: distinct remote nodes of each fetch group, summed over fetch groups.
-        cache_hits: distinct remote nodes of each fetch group whose rows the feature cache had.
-        cache_misses: distinct remote nodes whose rows it had not; 0 without a cache.
-        cache_bytes: bytes that did not cross the wire because the cache had the rows.
-        disk_rows: rows that were read from files, also for later fetch groups.
-        disk_hits: distinct nodes of each fetch group whose rows were in memory when its
-            minibatches were made.
-        disk_useful: bytes of the rows that were read from files.
-        disk_bytes: bytes that were read from files; more than ``disk_useful``, since what lies
-            between two rows is read where that is faster.
-        disk_operations: requests to the files.
-        topology_edges: edges that were read from files; one that is picked twice counts twice, and
-            so does one whose id lies in a file too.
-        topology_bytes: bytes that were read for them.
-        topology_operations: requests to these files.
-        minibatches_ahead: minibatches that were sampled to know the epoch's rows before it starts.
-        rows_from_device: rows of batches on a device that were read from tables there.
-        bytes_from_device: their bytes.
-        rows_from_device_cache: rows that the device's cache had; of a fetch group each distinct one
-            once if its block fits.
-        bytes_from_device_cache: their bytes.
-        rows_over_bus: rows that came from the host, counted likewise.
-        bytes_over_bus: their bytes.
-        topology_over_bus: bytes of ids and edges that were copied to the device, and of batches
-            that the CPU put together.
-        disk_seconds: time for reading attributes from files.
-        topology_seconds: time for reading edges from files, a part of that for sampling.
-        ahead_seconds: time for sampling ahead.
-        sample_seconds: time for choosing edges and relabelling nodes.
-        fetch_seconds: time for gathering attributes.
-        export_seconds: time for putting the user's batch together.
     """
 
-    minibatches: int = 0
-    nodes: int = 0
-    edges: int = 0
+    minibatches: int = 0  # the number of minibatches
+    nodes: int = 0  # their nodes
+    edges: int = 0  # their edges
+    #: negatives that are later than their link, because no node of their type is earlier; see
+    #: ``late_negatives`` of `MacrobatchLinkNeighborLoader`
     late_negatives: int = 0
-    frozen_seeds: int = 0
-    unique_nodes: int = 0
-    bytes_gathered: int = 0
-    rows_fetched: int = 0
-    cache_hits: int = 0
-    cache_misses: int = 0
-    cache_bytes: int = 0
-    disk_rows: int = 0
+    frozen_seeds: int = 0  # seeds whose time is later than ``freeze``, and which are sampled at that
+    unique_nodes: int = 0  # distinct nodes of each macrobatch, summed over macrobatches
+    bytes_gathered: int = 0  # bytes of attributes that were copied for minibatches
+    rows_fetched: int = 0  # distinct remote nodes of each fetch group, summed over fetch groups
+    cache_hits: int = 0  # distinct remote nodes of each fetch group whose rows the feature cache had
+    cache_misses: int = 0  # distinct remote nodes whose rows it had not; 0 without a cache
+    cache_bytes: int = 0  # bytes that did not cross the wire because the cache had the rows
+    disk_rows: int = 0  # rows that were read from files, also for later fetch groups
+    #: distinct nodes of each fetch group whose rows were in memory when its minibatches were made
     disk_hits: int = 0
-    disk_useful: int = 0
+    disk_useful: int = 0  # bytes of the rows that were read from files
+    #: bytes that were read from files; more than ``disk_useful``, since what lies between two rows
+    #: is read where that is faster
     disk_bytes: int = 0
-    disk_operations: int = 0
+    disk_operations: int = 0  # requests to the files
+    #: edges that were read from files; one that is picked twice counts twice, and so does one whose
+    #: id lies in a file too
     topology_edges: int = 0
-    topology_bytes: int = 0
-    topology_operations: int = 0
-    minibatches_ahead: int = 0
-    rows_from_device: int = 0
-    bytes_from_device: int = 0
+    topology_bytes: int = 0  # bytes that were read for them
+    topology_operations: int = 0  # requests to these files
+    minibatches_ahead: int = 0  # minibatches that were sampled to know the epoch's rows before it starts
+    rows_from_device: int = 0  # rows of batches on a device that were read from tables there
+    bytes_from_device: int = 0  # their bytes
+    #: rows that the device's cache had; of a fetch group each distinct one once if its block fits
     rows_from_device_cache: int = 0
-    bytes_from_device_cache: int = 0
-    rows_over_bus: int = 0
-    bytes_over_bus: int = 0
+    bytes_from_device_cache: int = 0  # their bytes
+    rows_over_bus: int = 0  # rows that came from the host, counted likewise
+    bytes_over_bus: int = 0  # their bytes
+    #: bytes of ids and edges that were copied to the device, and of batches that the CPU put
+    #: together
     topology_over_bus: int = 0
-    disk_seconds: float = 0.0
-    topology_seconds: float = 0.0
-    ahead_seconds: float = 0.0
-    sample_seconds: float = 0.0
-    fetch_seconds: float = 0.0
-    export_seconds: float = 0.0
+    disk_seconds: float = 0.0  # time for reading attributes from files
+    topology_seconds: float = 0.0  # time for reading edges from files, a part of that for sampling
+    ahead_seconds: float = 0.0  # time for sampling ahead
+    sample_seconds: float = 0.0  # time for choosing edges and relabelling nodes
+    fetch_seconds: float = 0.0  # time for gathering attributes
+    export_seconds: float = 0.0  # time for putting the user's batch together
 
     def add(self, other: LoaderCounters) -> None:
         """Adds other counts to these."""

@@ -14,8 +14,7 @@ from torch import Tensor
 from torch_geometric.nn.conv import MessagePassing
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.nn.inputs import RowView
-from pyg_batchgnn.nn.layer_edges import LayerGraph, all_nodes, is_sampled
+from pyg_batchgnn.nn.inputs import LayerGraph, RowView, all_nodes, is_sampled
 from pyg_batchgnn.nn.native_conv import layer_name, refuse
 from pyg_batchgnn.types import SampledMinibatch
 

@@ -14,9 +14,9 @@ from pyg_batchgnn import ops
 from pyg_batchgnn.nn.aggregated import Aggregated
 from pyg_batchgnn.nn.gin import OverSums
 from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, check_input, table_of
+from pyg_batchgnn.nn.layer_steps import RowProduct, Terms, Update, convolve
 from pyg_batchgnn.nn.modules import Linear, is_watched, set_width
 from pyg_batchgnn.nn.native_conv import NativeConv, refuse
-from pyg_batchgnn.nn.terms import RowProduct, Terms, Update, convolve
 
 #: The most sums of a target's neighbours, the input columns of the last layer of an edge network.
 _MOST_COLUMNS = 64

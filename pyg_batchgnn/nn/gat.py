@@ -1,4 +1,4 @@
-"""Graph attention (Velickovic et al. 2018), and what the other attention layers share with it."""
+"""Graph attention: GAT (Velickovic et al. 2018), GATv2 (Brody, Alon and Yahav 2022), their base."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from torch_geometric.utils import scatter
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn.aggregated import Aggregated
-from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, check_input, table_of
-from pyg_batchgnn.nn.layer_edges import LayerGraph
+from pyg_batchgnn.nn.inputs import ConvInput, Edges, LayerGraph, Rows, check_input, table_of
+from pyg_batchgnn.nn.layer_steps import RowProduct, Terms, Update, convolve
 from pyg_batchgnn.nn.modules import set_width
 from pyg_batchgnn.nn.native_conv import NativeConv, input_columns, positive, probability, refuse
-from pyg_batchgnn.nn.terms import RowProduct, Terms, Update, convolve
 
 #: The features of an added loop: a number, a tensor [edge_dim], or the name of a reduction.
 Fill = float | Tensor | str
@@ -289,3 +288,87 @@ class GATConv(AttentionConv, torch_geometric.nn.GATConv):
         """Returns w[h] = W_h^T a_h, [H, K]."""
         by_head = weight.to(dtype).view(self.heads, self.out_channels, -1)
         return (by_head * attention.to(dtype).view(self.heads, self.out_channels, 1)).sum(dim=1)
+
+
+class GATv2Conv(AttentionConv, torch_geometric.nn.GATv2Conv):
+    """PyG's `GATv2Conv` with the same arguments (see `GATConv`), initialisation and ``state_dict``.
+
+    Every source is multiplied once. The sum of the source's, target's and edge's rows is computed
+    in both passes, and not stored. The bias is added to the products, too.
+
+    >>> GATv2Conv(data.num_features, 8, heads=2)(data.x, data.edge_index).shape
+    torch.Size([100, 16])
+
+    Args:
+        share_weights: multiplies targets by the weight of sources.
+    """
+
+    read_parts: ClassVar[dict[str, bool]] = {"lin_l": True, "lin_r": True, "lin_edge": False, "res": False}
+
+    def __init__(
+        self,
+        in_channels: int | tuple[int, int],
+        out_channels: int,
+        heads: int = 1,
+        concat: bool = True,
+        negative_slope: float = 0.2,
+        dropout: float = 0.0,
+        add_self_loops: bool = True,
+        edge_dim: int | None = None,
+        fill_value: Fill = "mean",
+        bias: bool = True,
+        share_weights: bool = False,
+        residual: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        columns = input_columns("in_channels", in_channels), positive("out_channels", out_channels)
+        heads, drop = positive("heads", heads), probability("dropout", dropout)
+        super().__init__(
+            *(*columns, heads, concat, negative_slope, drop, add_self_loops, edge_dim, fill_value, bias),
+            *(share_weights, residual),
+            **kwargs,
+        )
+        self.check(self)
+
+    @classmethod
+    def check(cls, conv: MessagePassing) -> None:
+        super().check(conv)
+        if conv.share_weights and conv.lin_r is not conv.lin_l:
+            raise refuse(conv, "share_weights with two linear layers", "give it when the layer is made")
+
+    def _attended(self, call: AttentionCall) -> tuple[Terms, Tensor]:
+        own = call.given.own_rows()
+        if own is None:
+            raise ValueError("GATv2Conv needs the rows of the targets; give x as (sources, targets)")
+        set_width(call.given.x, self.lin_l)
+        set_width(own, self.lin_r, self.res)
+        x, dtype = call.given.x, ops.compute_dtype(self.att)
+        check_input(x, self.lin_l.weight.size(1), dtype)
+        check_input(own, self.lin_r.weight.size(1), dtype, "rows of the targets")
+        source = _product(x, self.lin_l, dtype)
+        graph, wide = call.graph, ops.wide_dtype(dtype)
+        shares = self.share_weights and call.given.targets_in_sources
+        target = source[: graph.num_targets] if shares else _product(own, self.lin_r, dtype)
+        edge_rows, edge_weight = self._edge_rows(call, wide), None
+        if edge_rows is not None:
+            edge_weight = self.lin_edge.weight.to(wide).t().contiguous()
+        attended = ops.additive_attention(
+            source,
+            graph.indptr,
+            graph.indices,
+            self.att.view(self.heads, self.out_channels).to(wide),
+            target.to(wide),
+            edge_rows,
+            edge_weight,
+            by_source=graph.by_source_for(source),
+            negative_slope=self.negative_slope,
+            **call.options(),
+        )
+        out, root = attended.out, None if self.res is None else self.res.weight
+        if not self.concat:
+            out = out.unflatten(1, (self.heads, self.out_channels)).mean(dim=1)
+        return Terms(root=root, bias=self.bias, values=out), attended.coefficient
+
+
+def _product(rows: Rows, linear: Any, dtype: Any) -> Tensor:
+    return ops.linear([rows], [linear.weight], linear.bias, num_rows=rows.size(0), out_dtype=dtype)

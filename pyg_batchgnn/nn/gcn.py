@@ -13,11 +13,10 @@ from torch_geometric.nn.conv import MessagePassing
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn.aggregated import Aggregated, refuse_aggregated
-from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, check_input, table_and_row
-from pyg_batchgnn.nn.layer_edges import HaloGraph, LayerGraph
+from pyg_batchgnn.nn.inputs import ConvInput, Edges, HaloGraph, LayerGraph, Rows, check_input, table_and_row
+from pyg_batchgnn.nn.layer_steps import RowProduct, Terms, Update, convolve
 from pyg_batchgnn.nn.modules import set_width
 from pyg_batchgnn.nn.native_conv import NativeConv, input_columns, positive, refuse
-from pyg_batchgnn.nn.terms import RowProduct, Terms, Update, convolve
 
 # The symmetric normalisation D^-1/2 (A + I) D^-1/2 of equation 2, once per minibatch.
 #

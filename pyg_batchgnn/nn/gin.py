@@ -12,12 +12,10 @@ from torch_geometric.nn.conv import MessagePassing
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn.aggregated import Aggregated
-from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, RowView, check_input, table_and_row
-from pyg_batchgnn.nn.layer_edges import LayerGraph
-from pyg_batchgnn.nn.layer_loop import fused_norm
+from pyg_batchgnn.nn.inputs import ConvInput, Edges, LayerGraph, Rows, RowView, check_input, table_and_row
+from pyg_batchgnn.nn.layer_steps import RowProduct, Terms, Update, convolve, fused_norm
 from pyg_batchgnn.nn.modules import BatchNorm, Linear, is_watched, linear_of, native_norm
 from pyg_batchgnn.nn.native_conv import NativeConv, layer_name, refuse
-from pyg_batchgnn.nn.terms import RowProduct, Terms, Update, convolve
 
 
 class OverSums(NativeConv):

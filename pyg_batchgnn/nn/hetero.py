@@ -15,11 +15,22 @@ from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.nn.conv.hetero_conv import group
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.nn.inputs import ConvInput, NodeRows, Rows, check_matrix, head
-from pyg_batchgnn.nn.layer_edges import LayerGraph, LayerRows, is_typed, layer_graph, layer_rows, whole_graph
+from pyg_batchgnn.nn.inputs import (
+    ConvInput,
+    LayerGraph,
+    LayerRows,
+    NodeRows,
+    Rows,
+    check_matrix,
+    head,
+    is_typed,
+    layer_graph,
+    layer_rows,
+    whole_graph,
+)
+from pyg_batchgnn.nn.layer_steps import Terms, Update, total, update_arguments
 from pyg_batchgnn.nn.modules import is_watched
 from pyg_batchgnn.nn.native_conv import NativeConv, check_called, layer_name
-from pyg_batchgnn.nn.terms import Terms, Update, total, update_arguments
 from pyg_batchgnn.types import NodePiece, Relation, SampledMinibatch
 
 

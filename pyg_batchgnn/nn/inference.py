@@ -19,7 +19,7 @@ from pyg_batchgnn.nn.gcn import GCNConv
 from pyg_batchgnn.nn.gin import GINConv
 from pyg_batchgnn.nn.hetero import PieceEdges
 from pyg_batchgnn.nn.inputs import Rows, RowView
-from pyg_batchgnn.nn.layer_loop import ModelOutput, end_of, last_rows, wide
+from pyg_batchgnn.nn.layer_steps import ModelOutput, end_of, last_rows, wide
 from pyg_batchgnn.nn.modules import widest
 from pyg_batchgnn.nn.native_conv import layer_name
 from pyg_batchgnn.nn.sage import SAGEConv

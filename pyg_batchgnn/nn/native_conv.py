@@ -68,8 +68,8 @@ class AsMade:
         self.first = next(conv.parameters(), None)
 
     def fits(self, conv: MessagePassing) -> bool:
-        """Returns whether the convolution is unchanged in hooks, modules, parameters, buffers,
-        methods of its class, and parts, of which PyG's forward reads parameters alone."""
+        """Returns whether the convolution has the class, methods, hooks, modules, parameters and
+        buffers that it had; so must its aggregation and linear layers that are read, not called."""
         own = conv.__dict__
         try:
             if (

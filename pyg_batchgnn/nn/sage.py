@@ -13,11 +13,10 @@ from torch_geometric.utils import scatter
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn.aggregated import Aggregated, refuse_aggregated
-from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, RowView, check_input, table_of
-from pyg_batchgnn.nn.layer_edges import LayerGraph, Targets
+from pyg_batchgnn.nn.inputs import ConvInput, Edges, LayerGraph, Rows, RowView, Targets, check_input, table_of
+from pyg_batchgnn.nn.layer_steps import RowProduct, Terms, Update, convolve, total
 from pyg_batchgnn.nn.modules import set_width
 from pyg_batchgnn.nn.native_conv import NativeConv, input_columns, positive
-from pyg_batchgnn.nn.terms import RowProduct, Terms, Update, convolve, total
 
 
 class _OfNeighbours(NativeConv):

@@ -13,11 +13,10 @@ from torch_geometric.nn.conv import MessagePassing
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn.gat import AttentionCall, AttentionConv
-from pyg_batchgnn.nn.inputs import Rows, check_input, table_of
-from pyg_batchgnn.nn.layer_edges import LayerGraph
+from pyg_batchgnn.nn.inputs import LayerGraph, Rows, check_input, table_of
+from pyg_batchgnn.nn.layer_steps import RowProduct, Terms, total
 from pyg_batchgnn.nn.modules import set_width
 from pyg_batchgnn.nn.native_conv import input_columns, positive, probability, refuse
-from pyg_batchgnn.nn.terms import RowProduct, Terms, total
 
 #: What attention takes for a column of a source, in multiplications of a matrix product: the rows
 #: of sources lie anywhere.

@@ -34,16 +34,11 @@ from pyg_batchgnn.ops.quantized import QuantizedTensor, decode, decode_into
 class InEdges:
     """The in-edges of some nodes, the targets, in compressed sparse columns (CSC). The constructor
     takes any arrays; `checked` checks them, and so does every operator.
-
-    Attributes:
-        indptr: [n + 1] int64, where each target's in-edges begin; from 0 to e, ascending.
-        indices: [e] int32 or int64, the ids of the sources.
-        edge_ids: [e] int32 or int64, the id of each edge; None if it is the position.
     """
 
-    indptr: Tensor
-    indices: Tensor
-    edge_ids: Tensor | None = None
+    indptr: Tensor  # [n + 1] int64, where each target's in-edges begin; from 0 to e, ascending
+    indices: Tensor  # [e] int32 or int64, the ids of the sources
+    edge_ids: Tensor | None = None  # [e] int32 or int64, the id of each edge; None if it is the position
 
     @classmethod
     def checked(

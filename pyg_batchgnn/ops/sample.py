@@ -5,7 +5,7 @@ The kernel trusts its arguments, which are checked here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import attrgetter
@@ -131,14 +131,8 @@ class SamplingRules:
     fanouts: list[int]  # [R * hops] neighbours to pick, hops of relation 0 first; -1 for all
     # [R * hops] float64, shares of the neighbours to pick, 0 where ``fanouts`` holds; or None.
     shares: Tensor | None
-    replace: bool
-    return_edge: bool  # True if the ids of the picked edges are wanted
-    last: bool  # True picks the last neighbours by time
-    window: int  # allowed times go back this far from the seed's; -1: without end
-    induced: bool  # True takes all edges between the sampled nodes
     coo: bool  # True returns sources and targets as int64, else sources by target as int32
-    #: 0, or the key of sources' words that destinations share: 1 by hop, 2 minibatch, 3 epoch
-    labor: int = 0
+    options: Mapping[str, int]  # the rules by the names of `Plan::set` in kernels/sample/plan.h
 
     def held(self, num_relations: int) -> Tensor:
         """Returns the rules as kernels take them, checked, without the form of the edges."""
@@ -153,10 +147,8 @@ class SamplingRules:
 
     @cached_property
     def _state(self) -> Tensor:
-        made: Tensor = kernels.sampling_rules(
-            *(self.hops, self.fanouts, self.shares, self.replace, self.return_edge, self.last),
-            *(self.window, self.induced, self.labor),
-        )
+        names, values = list(self.options), list(map(int, self.options.values()))
+        made: Tensor = kernels.sampling_rules(self.hops, self.fanouts, self.shares, names, values)
         return made
 
     def __getstate__(self) -> dict[str, Any]:

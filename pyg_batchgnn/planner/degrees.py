@@ -21,15 +21,10 @@ from pyg_batchgnn.sample import ALL_NEIGHBORS, Replacement, taken_probability
 
 @dataclass(frozen=True, eq=False)
 class Degrees:
-    """How many nodes have each degree; in-degrees and out-degrees are taken to be equal.
+    """How many nodes have each degree; in-degrees and out-degrees are taken to be equal."""
 
-    Attributes:
-        degree: [c], the distinct degrees.
-        nodes: [c], the number of nodes with each.
-    """
-
-    degree: Numbers
-    nodes: Numbers
+    degree: Numbers  # [c], the distinct degrees
+    nodes: Numbers  # [c], the number of nodes with each
 
     @property
     def edges(self) -> float:
@@ -88,18 +83,12 @@ class DegreeOverlap(Overlap):
 class PowerOverlap(Overlap):
     """The number of distinct nodes of minibatches, as a power of the number of minibatches through
     two known points. All nodes are equally likely.
-
-    Attributes:
-        one: distinct nodes of one minibatch.
-        many: distinct nodes of ``together`` minibatches.
-        together: the number of minibatches for ``many``.
-        population: the number of nodes.
     """
 
-    one: float
-    many: float
-    together: float
-    population: float
+    one: float  # distinct nodes of one minibatch
+    many: float  # distinct nodes of ``together`` minibatches
+    together: float  # the number of minibatches for ``many``
+    population: float  # the number of nodes
 
     def distinct(self, together: float) -> float:
         if together <= 0:

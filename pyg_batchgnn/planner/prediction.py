@@ -167,28 +167,18 @@ _ROW_ID, _NUMBER = 8, 4
 
 @dataclass(frozen=True)
 class HistoricalPrediction:
-    """A prediction for one epoch of one rank with historical embeddings.
+    """A prediction for one epoch of one rank with historical embeddings."""
 
-    Attributes:
-        minibatches: a rank's minibatches, which are its steps and its exchanges of pushed rows.
-        edges: the edges of a minibatch.
-        pushed_rows: the rows that a rank pushes.
-        pushed_bytes: their bytes, ids included.
-        gradient_bytes: the bytes of gradients that a rank receives.
-        feature_bytes: the bytes of features that a rank fetches once, before the first epoch.
-        seconds: seconds by phase: sampling, gathering, forward, backward, exchanging gradients, and
-            waiting for pushed rows.
-        hidden_seconds: the seconds of pushing while training goes on.
-    """
-
-    minibatches: int
-    edges: float
-    pushed_rows: float
-    pushed_bytes: float
-    gradient_bytes: float
-    feature_bytes: float
+    minibatches: int  # a rank's minibatches, which are its steps and its exchanges of pushed rows
+    edges: float  # the edges of a minibatch
+    pushed_rows: float  # the rows that a rank pushes
+    pushed_bytes: float  # their bytes, ids included
+    gradient_bytes: float  # the bytes of gradients that a rank receives
+    feature_bytes: float  # the bytes of features that a rank fetches once, before the first epoch
+    #: seconds by phase: sampling, gathering, forward, backward, exchanging gradients, and waiting
+    #: for pushed rows
     seconds: dict[str, float]
-    hidden_seconds: float
+    hidden_seconds: float  # the seconds of pushing while training goes on
 
     @property
     def preparation(self) -> float:

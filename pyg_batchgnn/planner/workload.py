@@ -206,23 +206,15 @@ class PlannerProbe:
 
 @dataclass(frozen=True)
 class PlannerSetting:
-    """A value for everything that can be chosen.
+    """A value for everything that can be chosen."""
 
-    Attributes:
-        macrobatch: B, the number of minibatches sampled together, 0 for all of an epoch.
-        fetch: F, the number of minibatches fetched together, at most B, 0 for B.
-        policy: the partitioning policy, or the folder of a saved partition.
-        hybrid: True if every host has the whole topology.
-        aggregation: the aggregation of the input that is cached (BatchGNN, appendix C), or None.
-        feature_cache: bytes of remote rows that a rank keeps.
-    """
-
-    macrobatch: int = 0
-    fetch: int = 0
-    policy: str = "random"
-    hybrid: bool = False
+    macrobatch: int = 0  # B, the number of minibatches sampled together, 0 for all of an epoch
+    fetch: int = 0  # F, the number of minibatches fetched together, at most B, 0 for B
+    policy: str = "random"  # the partitioning policy, or the folder of a saved partition
+    hybrid: bool = False  # True if every host has the whole topology
+    #: the aggregation of the input that is cached (BatchGNN, appendix C), or None
     aggregation: Aggregation | None = None
-    feature_cache: int = 0
+    feature_cache: int = 0  # bytes of remote rows that a rank keeps
 
 
 @dataclass(frozen=True)
@@ -236,30 +228,20 @@ class Rounds:
 
 @dataclass(frozen=True)
 class Prediction:
-    """A prediction for one epoch of one rank.
+    """A prediction for one epoch of one rank."""
 
-    Attributes:
-        setting: the setting that is predicted.
-        minibatches: the number of minibatches of a rank.
-        rounds: the number of exchanges.
-        rows: the distinct remote rows of all fetch groups.
-        topology_bytes, feature_bytes, gradient_bytes: bytes that a rank receives.
-        memory: the peak bytes of a rank's process.
-        seconds: seconds by phase: sampling, asking other ranks for edges, gathering, fetching rows,
-            forward, backward, exchanging gradients.
-        fits: True if the memory is available.
-    """
-
-    setting: PlannerSetting
-    minibatches: int
-    rounds: Rounds
-    rows: float
-    topology_bytes: float
-    feature_bytes: float
-    gradient_bytes: float
-    memory: float
+    setting: PlannerSetting  # the setting that is predicted
+    minibatches: int  # the number of minibatches of a rank
+    rounds: Rounds  # the number of exchanges
+    rows: float  # the distinct remote rows of all fetch groups
+    topology_bytes: float  # bytes of edges that a rank receives
+    feature_bytes: float  # bytes of rows that it receives
+    gradient_bytes: float  # bytes of gradients that it receives
+    memory: float  # the peak bytes of a rank's process
+    #: seconds by phase: sampling, asking other ranks for edges, gathering, fetching rows, forward,
+    #: backward, exchanging gradients
     seconds: dict[str, float]
-    fits: bool
+    fits: bool  # True if the memory is available
 
     @property
     def preparation(self) -> float:

@@ -7,8 +7,6 @@ from pyg_batchgnn.late_imports import late_names
 if TYPE_CHECKING:
     from pyg_batchgnn.ops import keyed_permutation as keyed_permutation
     from pyg_batchgnn.ops import minibatch_key as minibatch_key
-    from pyg_batchgnn.sample.attribute_rows import AttributeRows as AttributeRows
-    from pyg_batchgnn.sample.attribute_rows import Placement as Placement
     from pyg_batchgnn.sample.batch_edges import ENDS as ENDS
     from pyg_batchgnn.sample.batch_edges import HandedOut as HandedOut
     from pyg_batchgnn.sample.batch_edges import handed_out as handed_out
@@ -26,8 +24,10 @@ if TYPE_CHECKING:
     from pyg_batchgnn.sample.macrobatch import MacrobatchSeeds as MacrobatchSeeds
     from pyg_batchgnn.sample.macrobatch import MinibatchPlan as MinibatchPlan
     from pyg_batchgnn.sample.macrobatch import Sampler as Sampler
+    from pyg_batchgnn.sample.minibatch import AttributeRows as AttributeRows
     from pyg_batchgnn.sample.minibatch import Minibatch as Minibatch
     from pyg_batchgnn.sample.minibatch import MinibatchLayer as MinibatchLayer
+    from pyg_batchgnn.sample.minibatch import Placement as Placement
     from pyg_batchgnn.sample.negatives import LateNegatives as LateNegatives
     from pyg_batchgnn.sample.negatives import NegativeDraw as NegativeDraw
     from pyg_batchgnn.sample.negatives import NegativeMode as NegativeMode
@@ -41,20 +41,6 @@ if TYPE_CHECKING:
     from pyg_batchgnn.sample.on_disk import DiskSampler as DiskSampler
     from pyg_batchgnn.sample.partitioned import PartitionedSampler as PartitionedSampler
     from pyg_batchgnn.sample.partitioned import RelayPart as RelayPart
-    from pyg_batchgnn.sample.plan import ALL_NEIGHBORS as ALL_NEIGHBORS
-    from pyg_batchgnn.sample.plan import LABOR as LABOR
-    from pyg_batchgnn.sample.plan import NEIGHBOR_CAP as NEIGHBOR_CAP
-    from pyg_batchgnn.sample.plan import Direction as Direction
-    from pyg_batchgnn.sample.plan import HGTPlan as HGTPlan
-    from pyg_batchgnn.sample.plan import NeighborChoice as NeighborChoice
-    from pyg_batchgnn.sample.plan import Replacement as Replacement
-    from pyg_batchgnn.sample.plan import SamplingPlan as SamplingPlan
-    from pyg_batchgnn.sample.plan import Subgraph as Subgraph
-    from pyg_batchgnn.sample.plan import TemporalStrategy as TemporalStrategy
-    from pyg_batchgnn.sample.plan import as_integer as as_integer
-    from pyg_batchgnn.sample.plan import fanouts_by_relation as fanouts_by_relation
-    from pyg_batchgnn.sample.plan import subgraph_of as subgraph_of
-    from pyg_batchgnn.sample.plan import taken_probability as taken_probability
     from pyg_batchgnn.sample.pyg_output import LinkInfo as LinkInfo
     from pyg_batchgnn.sample.pyg_output import Names as Names
     from pyg_batchgnn.sample.pyg_output import PygForm as PygForm
@@ -69,6 +55,20 @@ if TYPE_CHECKING:
     from pyg_batchgnn.sample.pyg_samplers import PygNodeSampler as PygNodeSampler
     from pyg_batchgnn.sample.rank_finder import RankFinder as RankFinder
     from pyg_batchgnn.sample.rank_finder import RankPlanner as RankPlanner
+    from pyg_batchgnn.sample.sampling_plan import ALL_NEIGHBORS as ALL_NEIGHBORS
+    from pyg_batchgnn.sample.sampling_plan import LABOR as LABOR
+    from pyg_batchgnn.sample.sampling_plan import NEIGHBOR_CAP as NEIGHBOR_CAP
+    from pyg_batchgnn.sample.sampling_plan import Direction as Direction
+    from pyg_batchgnn.sample.sampling_plan import HGTPlan as HGTPlan
+    from pyg_batchgnn.sample.sampling_plan import NeighborChoice as NeighborChoice
+    from pyg_batchgnn.sample.sampling_plan import Replacement as Replacement
+    from pyg_batchgnn.sample.sampling_plan import SamplingPlan as SamplingPlan
+    from pyg_batchgnn.sample.sampling_plan import Subgraph as Subgraph
+    from pyg_batchgnn.sample.sampling_plan import TemporalStrategy as TemporalStrategy
+    from pyg_batchgnn.sample.sampling_plan import as_integer as as_integer
+    from pyg_batchgnn.sample.sampling_plan import fanouts_by_relation as fanouts_by_relation
+    from pyg_batchgnn.sample.sampling_plan import subgraph_of as subgraph_of
+    from pyg_batchgnn.sample.sampling_plan import taken_probability as taken_probability
     from pyg_batchgnn.sample.seeds import ExcludedPairs as ExcludedPairs
     from pyg_batchgnn.sample.seeds import Seeds as Seeds
     from pyg_batchgnn.sample.seeds import frozen as frozen

@@ -13,8 +13,14 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.sample.negatives import GivenDraw, NegativeDraw, NegativePlan, accidental_hits, negative_key
-from pyg_batchgnn.sample.plan import Direction
+from pyg_batchgnn.sample.negatives import (
+    GivenDraw,
+    NegativeDraw,
+    NegativePlan,
+    accidental_hits,
+    negative_key,
+)
+from pyg_batchgnn.sample.sampling_plan import Direction
 from pyg_batchgnn.sample.seeds import ExcludedPairs, Seeds, frozen
 from pyg_batchgnn.types import (
     LabelledLinks,

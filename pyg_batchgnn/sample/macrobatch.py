@@ -18,7 +18,7 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.ops import InEdges
-from pyg_batchgnn.sample.plan import HGTPlan, SamplingPlan, Subgraph, as_integer, refuse_times
+from pyg_batchgnn.sample.sampling_plan import HGTPlan, SamplingPlan, Subgraph, as_integer, refuse_times
 from pyg_batchgnn.sample.seeds import Seeds, checked_seeds, gather_seeds
 from pyg_batchgnn.store import CscGraph, TimeOrder, TypedGraph, WeightSums
 from pyg_batchgnn.types import ByNumber, Layout, SampledEdges, SampledMinibatch, SampledNodes, Schema

@@ -17,7 +17,7 @@ from pyg_batchgnn import ops
 from pyg_batchgnn.disk import DiskReader, DiskTable, ReadCounters, read_whole
 from pyg_batchgnn.ops import InEdges, OpenSection, QuestionForm, Relay, RelayBook
 from pyg_batchgnn.sample.macrobatch import MacrobatchSampler, kernel_arrays
-from pyg_batchgnn.sample.plan import SamplingPlan, Subgraph
+from pyg_batchgnn.sample.sampling_plan import SamplingPlan, Subgraph
 from pyg_batchgnn.sample.seeds import Seeds
 from pyg_batchgnn.store import TypedGraph
 from pyg_batchgnn.types import Layout, SampledMinibatch

@@ -23,7 +23,7 @@ from pyg_batchgnn.ops import (
 )
 from pyg_batchgnn.partition import Part, node_values
 from pyg_batchgnn.sample.macrobatch import MacrobatchSeeds, Unpacker, kernel_arrays
-from pyg_batchgnn.sample.plan import SamplingPlan, Subgraph, refuse_times
+from pyg_batchgnn.sample.sampling_plan import SamplingPlan, Subgraph, refuse_times
 from pyg_batchgnn.sample.seeds import Seeds, gather_seeds, internal_seeds, named_seeds
 from pyg_batchgnn.store import TimeOrder, WeightSums
 from pyg_batchgnn.types import Layout, SampledMinibatch

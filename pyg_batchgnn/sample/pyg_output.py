@@ -14,11 +14,10 @@ from torch_geometric.data.storage import BaseStorage
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 from torch_geometric.sampler.base import SubgraphType
 
-from pyg_batchgnn.sample.attribute_rows import AttributeRows
 from pyg_batchgnn.sample.negatives import NegativeMode
-from pyg_batchgnn.sample.plan import Direction
+from pyg_batchgnn.sample.sampling_plan import Direction
 from pyg_batchgnn.store import reversed_relation
-from pyg_batchgnn.types import FEATURES, Group, Relation, SampledEdges, SampledMinibatch, TripletLinks
+from pyg_batchgnn.types import Relation, SampledEdges, SampledMinibatch
 
 if TYPE_CHECKING:
     from pyg_batchgnn.sample.tokens import Tokens, TokenTimes
@@ -282,48 +281,3 @@ def _remove(batch: Any, link: Any, relation: Relation) -> None:
         for name in ("edge_label_index", "edge_label_time"):
             if name in link:
                 del link[name]
-
-
-def pyg_batch(minibatch: SampledMinibatch, attributes: Mapping[Group, AttributeRows]) -> Data | HeteroData:
-    """Returns a minibatch as PyG's ``Data`` or ``HeteroData``, with copies of ``attributes``."""
-    schema = minibatch.schema
-    is_plain = not schema.has_names
-    batch: Any = Data() if is_plain else HeteroData()
-    for group, nodes in zip(schema.node_groups, minibatch.nodes, strict=True):
-        store = batch if is_plain else batch[group.name]
-        _put(store, attributes.get(group), nodes.node.numel(), "node")
-        if FEATURES not in store:
-            store.num_nodes = nodes.node.numel()
-    for group, edges in zip(schema.edge_groups, minibatch.edges, strict=True):
-        store = batch if is_plain else batch[group.name]
-        store.edge_index = edges.edge_index
-        _put(store, attributes.get(group), edges.num_edges, "edge")
-    if minibatch.input_id is None and not minibatch.links:
-        for number in minibatch.seed_types:
-            store = batch if is_plain else batch[schema.node_types[number]]
-            store.batch_size = minibatch.nodes[number].nodes_per_hop[0]
-    subgraph = SubgraphType.directional if minibatch.has_layers else SubgraphType.induced
-    form = PygForm(Names.NONE if is_plain else Names.TYPES, subgraph)
-    _info(minibatch).add(batch, form.output(minibatch))
-    return batch
-
-
-def _put(store: Any, rows: AttributeRows | None, count: int, kind: str) -> None:
-    for name in () if rows is None else rows.tables:
-        assert rows is not None
-        value = rows.gather(name)
-        if len(value) != count:
-            raise ValueError(
-                f"{kind} attribute {name!r} has {len(value)} rows, but the minibatch has {count} {kind}s"
-            )
-        store[name] = value
-
-
-def _info(minibatch: SampledMinibatch) -> SampleInfo:
-    if not minibatch.links:
-        return SeedInfo([minibatch.schema.node_types[number] for number in minibatch.seed_types])
-    modes = [
-        (one.relation, NegativeMode.TRIPLET if isinstance(one, TripletLinks) else None)
-        for one in minibatch.links
-    ]
-    return LinkInfo(modes, any(one.time is not None for one in minibatch.links))

@@ -22,8 +22,15 @@ from torch_geometric.sampler.base import SubgraphType
 from pyg_batchgnn.sample.link_seeds import Links, LinkSeeder, SeedEdges
 from pyg_batchgnn.sample.macrobatch import HGTSampler, MacrobatchSampler
 from pyg_batchgnn.sample.negatives import LateNegatives, check_early_links, negative_plan
-from pyg_batchgnn.sample.plan import NEIGHBOR_CAP, Direction, HGTPlan, NeighborChoice, as_integer, subgraph_of
 from pyg_batchgnn.sample.pyg_output import Names, PygForm, PygOutput
+from pyg_batchgnn.sample.sampling_plan import (
+    NEIGHBOR_CAP,
+    Direction,
+    HGTPlan,
+    NeighborChoice,
+    as_integer,
+    subgraph_of,
+)
 from pyg_batchgnn.sample.seeds import Seeds, frozen
 from pyg_batchgnn.store import (
     CscGraph,

@@ -31,21 +31,14 @@ _DEFAULT_MEMORY, _LEAST_MEMORY = 4 << 30, 1 << 30
 
 @dataclass(frozen=True)
 class Conversion:
-    """What `convert` or `apply` made.
+    """What `convert` or `apply` made."""
 
-    Attributes:
-        folder: the data folder.
-        nodes: the number of nodes by type.
-        edges: the number of edges by relation.
-        bad: by node type or relation, as a text: how many rows were set aside, by reason.
-        training: the options of `batchgnn train` that say what to predict.
-    """
-
-    folder: Path
-    nodes: Mapping[str, int]
-    edges: Mapping[Relation, int]
+    folder: Path  # the data folder
+    nodes: Mapping[str, int]  # the number of nodes by type
+    edges: Mapping[Relation, int]  # the number of edges by relation
+    #: by node type or relation, as a text: how many rows were set aside, by reason
     bad: Mapping[str, Mapping[str, int]]
-    training: str = ""
+    training: str = ""  # the options of `batchgnn train` that say what to predict
 
 
 def convert(

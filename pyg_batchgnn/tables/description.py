@@ -31,49 +31,35 @@ _Part = TypeVar("_Part")
 
 @dataclass(frozen=True)
 class TimeColumn:
-    """A column of times.
+    """A column of times."""
 
-    Attributes:
-        column: the column's name.
-        unit: the unit of numbers, counted from 1970-01-01: "D", "s", "ms", "us" or "ns". None:
-            plain integers.
-        timezone: the zone of texts and timestamps without one, such as "Europe/Berlin".
-    """
-
-    column: str
+    column: str  # the column's name
+    #: the unit of numbers, counted from 1970-01-01: "D", "s", "ms", "us" or "ns". None: plain
+    #: integers.
     unit: str | None = None
-    timezone: str = "UTC"
+    timezone: str = "UTC"  # the zone of texts and timestamps without one, such as "Europe/Berlin"
 
 
 @dataclass(frozen=True)
 class LabelColumn:
-    """The column of labels.
+    """The column of labels."""
 
-    Attributes:
-        column: the column's name.
-        kind: "boolean", "class" or "value". None: by the column: booleans; classes if it has texts
-            or whole numbers; values if it has other numbers.
-    """
-
-    column: str
+    column: str  # the column's name
+    #: "boolean", "class" or "value". None: by the column: booleans; classes if it has texts or
+    #: whole numbers; values if it has other numbers.
     kind: str | None = None
 
 
 @dataclass(frozen=True)
 class TableSplit:
-    """The split of a table's rows into "train", "val" and "test", in one of three ways.
+    """The split of a table's rows into "train", "val" and "test", in one of three ways."""
 
-    Attributes:
-        column: a column with the values train, val and test; rows with other values are in no
-            split.
-        fractions: the shares of the three splits, by a hash of the key (of links: of both keys).
-        train_until, val_until: times before `train_until` are for training, times before
-            `val_until` for validation, later ones for test.
-    """
-
+    #: a column with the values train, val and test; rows with other values are in no split
     column: str | None = None
+    #: the shares of the three splits, by a hash of the key (of links: of both keys)
     fractions: tuple[float, float, float] | None = None
-    train_until: Moment | None = None
+    train_until: Moment | None = None  # times before it are for training
+    #: times from there on and before it are for validation, later ones for test
     val_until: Moment | None = None
 
     @property
@@ -89,94 +75,60 @@ class TableSplit:
 
 @dataclass(frozen=True)
 class ColumnFeature:
-    """How a column becomes features.
+    """How a column becomes features."""
 
-    Attributes:
-        encoder: one of `ENCODERS`, such as "number" or "category".
-        limit: with "category", how many categories get a column; with "ids", how many get an id.
-        buckets: with "hashed", the number of columns.
-        parts: with "calendar", some of "hour", "weekday", "day" and "month".
-        unit, timezone: with "calendar", as in a `TimeColumn`.
-    """
-
-    encoder: str
+    encoder: str  # one of `ENCODERS`, such as "number" or "category"
+    #: with "category", how many categories get a column; with "ids", how many get an id
     limit: int | None = None
-    buckets: int = 64
-    parts: tuple[str, ...] = PARTS
-    unit: str | None = None
-    timezone: str = "UTC"
+    buckets: int = 64  # with "hashed", the number of columns
+    parts: tuple[str, ...] = PARTS  # with "calendar", some of "hour", "weekday", "day" and "month"
+    unit: str | None = None  # with "calendar", as in a `TimeColumn`
+    timezone: str = "UTC"  # with "calendar", as in a `TimeColumn`
 
 
 @dataclass(frozen=True)
 class ForeignKey:
-    """Columns of a table that name rows of another table: they become a relation.
+    """Columns of a table that name rows of another table: they become a relation."""
 
-    Attributes:
-        columns: the columns, in the order of the other table's key.
-        type: the node type of the other table.
-        reverse: whether the reverse relation is stored too. None: as in `TableOptions`.
-    """
-
-    columns: tuple[str, ...]
-    type: str
-    reverse: bool | None = None
+    columns: tuple[str, ...]  # the columns, in the order of the other table's key
+    type: str  # the node type of the other table
+    reverse: bool | None = None  # whether the reverse relation is stored too. None: as in `TableOptions`.
 
 
 @dataclass(frozen=True)
 class NodeTable:
-    """A table with one node per row.
+    """A table with one node per row."""
 
-    Attributes:
-        files: files or globs, in the folder of the description or elsewhere, also s3:// and such.
-            Numbers in names are compared as numbers.
-        key: the columns that name a row; (): its position does.
-        time: when a node comes into being.
-        label: what is to be predicted of the nodes.
-        split: the nodes for training, validation and test.
-        foreign_keys: by the name of their relation.
-        features: by column, in order.
-        format: "parquet" or "csv". None: by the ending of the file.
-        delimiter: the delimiter of CSV.
-        nulls: the texts in CSV that mean no value.
-        on_bad_rows: "error", or "set aside": bad rows are left out, and written to a file.
-        table: if the file is a DuckDB database: the table or view in it.
-    """
-
+    #: files or globs, in the folder of the description or elsewhere, also s3:// and such. Numbers
+    #: in names are compared as numbers.
     files: tuple[str, ...]
-    key: tuple[str, ...] = ()
-    time: TimeColumn | None = None
-    label: LabelColumn | None = None
-    split: TableSplit | None = None
-    foreign_keys: Mapping[str, ForeignKey] = field(default_factory=dict)
-    features: Mapping[str, ColumnFeature] = field(default_factory=dict)
-    format: str | None = None
-    delimiter: str = ","
-    nulls: tuple[str, ...] = ("",)
-    on_bad_rows: str = "error"
-    table: str | None = None
+    key: tuple[str, ...] = ()  # the columns that name a row; (): its position does
+    time: TimeColumn | None = None  # when a node comes into being
+    label: LabelColumn | None = None  # what is to be predicted of the nodes
+    split: TableSplit | None = None  # the nodes for training, validation and test
+    foreign_keys: Mapping[str, ForeignKey] = field(default_factory=dict)  # by the name of their relation
+    features: Mapping[str, ColumnFeature] = field(default_factory=dict)  # by column, in order
+    format: str | None = None  # "parquet" or "csv". None: by the ending of the file.
+    delimiter: str = ","  # the delimiter of CSV
+    nulls: tuple[str, ...] = ("",)  # the texts in CSV that mean no value
+    on_bad_rows: str = "error"  # "error", or "set aside": bad rows are left out, and written to a file
+    table: str | None = None  # if the file is a DuckDB database: the table or view in it
 
 
 @dataclass(frozen=True)
 class EdgeTable:
-    """A table with one edge per row. All else is as in a `NodeTable`.
-
-    Attributes:
-        source, target: the columns that name the ends, in the order of the ends' keys.
-        time: when an edge comes into being.
-        label: what is to be predicted of the edges.
-        split: with a label, the edges for training, validation and test. Without one, the edges
-            become links to predict. None: nothing is predicted.
-        reverse: whether the reverse relation is stored too. None: as in `TableOptions`.
-    """
+    """A table with one edge per row. All else is as in a `NodeTable`."""
 
     files: tuple[str, ...]
-    source: tuple[str, ...]
-    target: tuple[str, ...]
-    time: TimeColumn | None = None
-    label: LabelColumn | None = None
+    source: tuple[str, ...]  # the columns that name the source, in the order of its key
+    target: tuple[str, ...]  # the columns that name the target, in the order of its key
+    time: TimeColumn | None = None  # when an edge comes into being
+    label: LabelColumn | None = None  # what is to be predicted of the edges
+    #: with a label, the edges for training, validation and test. Without one, the edges become
+    #: links to predict. None: nothing is predicted.
     split: TableSplit | None = None
     features: Mapping[str, ColumnFeature] = field(default_factory=dict)
-    reverse: bool | None = None
+    reverse: bool | None = None  # whether the reverse relation is stored too. None: as in `TableOptions`.
     format: str | None = None
     delimiter: str = ","
     nulls: tuple[str, ...] = ("",)
@@ -186,17 +138,11 @@ class EdgeTable:
 
 @dataclass(frozen=True)
 class TableOptions:
-    """Options of the whole graph.
+    """Options of the whole graph."""
 
-    Attributes:
-        name: the data set's name; "": the name of the description's folder.
-        reverse: whether every relation gets its reverse, so that messages flow both ways.
-        time_unit: the unit of all times in the result. None: the finest unit of the columns.
-    """
-
-    name: str = ""
-    reverse: bool = True
-    time_unit: str | None = None
+    name: str = ""  # the data set's name; "": the name of the description's folder
+    reverse: bool = True  # whether every relation gets its reverse, so that messages flow both ways
+    time_unit: str | None = None  # the unit of all times in the result. None: the finest unit of the columns.
 
 
 @dataclass(frozen=True)
@@ -209,20 +155,14 @@ class GraphDescription:
     >>> print(graph.types())
     ['user']
 
-    Attributes:
-        nodes: the node tables by type. Types that only other tables name have none.
-        edges: the edge tables by relation.
-        options: options of the whole graph.
-        folder: the folder in which relative names of files are found.
-
     Raises:
         DatasetError: something does not fit together.
     """
 
-    nodes: Mapping[str, NodeTable]
-    edges: Mapping[Relation, EdgeTable] = field(default_factory=dict)
-    options: TableOptions = field(default_factory=TableOptions)
-    folder: str | Path = ""
+    nodes: Mapping[str, NodeTable]  # the node tables by type. Types that only other tables name have none.
+    edges: Mapping[Relation, EdgeTable] = field(default_factory=dict)  # the edge tables by relation
+    options: TableOptions = field(default_factory=TableOptions)  # options of the whole graph
+    folder: str | Path = ""  # the folder in which relative names of files are found
 
     def __post_init__(self) -> None:
         _check(self)

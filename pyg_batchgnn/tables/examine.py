@@ -25,26 +25,20 @@ _SHOWN = 8  # classes that are shown with their counts
 
 @dataclass(frozen=True)
 class TableCheck:
-    """What `check` found in the tables of a graph.
+    """What `check` found in the tables of a graph."""
 
-    Attributes:
-        bad: by node type or relation, as a text: how many rows are bad, by reason. Conversion sets
-            them aside, or fails.
-        nodes: by type, as texts: number of nodes, columns of features, splits, labels.
-        edges: by relation, as texts: number of edges, degrees, times, edges out of time.
-        nbytes: the bytes of all arrays of the data folder.
-        training_bytes: bytes of memory that training takes for the data: the arrays, and the edges
-            once more by destination, with their order by time. Model, minibatches and learned rows
-            are extra.
-        notes: what to think of before training.
-    """
-
+    #: by node type or relation, as a text: how many rows are bad, by reason. Conversion sets them
+    #: aside, or fails.
     bad: Mapping[str, Mapping[str, int]]
+    #: by type, as texts: number of nodes, columns of features, splits, labels
     nodes: Mapping[str, tuple[str, str, str, str]]
+    #: by relation, as texts: number of edges, degrees, times, edges out of time
     edges: Mapping[Relation, tuple[str, str, str, str]]
-    nbytes: int
+    nbytes: int  # the bytes of all arrays of the data folder
+    #: bytes of memory that training takes for the data: the arrays, and the edges once more by
+    #: destination, with their order by time. Model, minibatches and learned rows are extra.
     training_bytes: int
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what to think of before training
 
     def tables(self) -> list[Table]:
         """Returns the report as rich tables."""

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from pyg_batchgnn.train.prediction import PredictSummary as PredictSummary
     from pyg_batchgnn.train.prediction import embed_nodes as embed_nodes
     from pyg_batchgnn.train.prediction import predict_nodes as predict_nodes
+    from pyg_batchgnn.train.restored import EvaluateRequest as EvaluateRequest
+    from pyg_batchgnn.train.restored import EvaluateSummary as EvaluateSummary
     from pyg_batchgnn.train.restored import RestoreRequest as RestoreRequest
+    from pyg_batchgnn.train.restored import evaluate_run as evaluate_run
     from pyg_batchgnn.train.run_folder import RunLog as RunLog
-    from pyg_batchgnn.train.run_metrics import EvaluateRequest as EvaluateRequest
-    from pyg_batchgnn.train.run_metrics import EvaluateSummary as EvaluateSummary
-    from pyg_batchgnn.train.run_metrics import evaluate_run as evaluate_run
     from pyg_batchgnn.train.start import resume_run as resume_run
     from pyg_batchgnn.train.start import start_or_resume_run as start_or_resume_run
     from pyg_batchgnn.train.start import start_run as start_run

@@ -42,7 +42,6 @@ from pyg_batchgnn.train.config.choices import (
     CacheKind,
     ModelKind,
     RemoteKind,
-    ReplacementKind,
     ScheduleKind,
 )
 from pyg_batchgnn.train.config.train_config import TrainConfig
@@ -50,7 +49,7 @@ from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.network import NativeNetwork
 from pyg_batchgnn.train.node_tasks import predicted_of
 from pyg_batchgnn.train.ranks import Ranks
-from pyg_batchgnn.train.run_graph import EmbeddedRows, RowsHere, RowsOverRanks, RunGraph, freeze_of
+from pyg_batchgnn.train.run_graph import EmbeddedRows, RowsHere, RowsOverRanks, RunGraph, of_type
 from pyg_batchgnn.train.training_data import (
     NATIVE_TYPES,
     TrainingData,
@@ -156,20 +155,8 @@ class WholeGraph(RunGraph):
         return graph, x, lambda name: attribute_by_group(self.data, name, typed)
 
     def _own_arguments(self, training: bool) -> dict[str, Any]:
-        run, sampling = self.config.run, self.config.sampling
-        sampler = PygNeighborSampler(
-            self.topology,
-            list(sampling.fanout if training else self.config.test_fanout),
-            replace=sampling.replacement is ReplacementKind.WITH,
-            labor=_labor(self.config, training),
-            temporal_strategy=sampling.temporal_strategy.value,
-            time_attr=sampling.time_attr,
-            freeze=freeze_of(self.config),
-            times=self.times,
-            seed=run.seed,
-            threads=run.threads,
-        )
-        return {"neighbor_sampler": sampler}
+        sampler = PygNeighborSampler(self.topology, times=self.times, **self._choice(training))
+        return {"neighbor_sampler": sampler, "seed": None, "threads": None}  # which are the sampler's
 
 
 def _topology(dataset: Dataset, budget: int | None) -> CscGraph | TypedGraph:
@@ -252,26 +239,16 @@ class PartitionedGraph(RunGraph):
         return self._with_learned_rows(self.data)
 
     def _own_arguments(self, training: bool) -> dict[str, Any]:
-        run, sampling, ranks = self.config.run, self.config.sampling, self.config.ranks
+        ranks = self.config.ranks
         # The aggregates of GCN include a node's own features, so only labels travel with them.
         are_cached = self.is_cached(training) and self.config.model.kind is ModelKind.GCN
         features = [FEATURES] if self.inputs.features and not are_cached else []
         features += [EDGE_FEATURES] if self.inputs.edges else []
         return {
-            "replace": sampling.replacement is ReplacementKind.WITH,
-            "labor": _labor(self.config, training),
-            "temporal_strategy": sampling.temporal_strategy.value,
-            "seed": run.seed,
-            "threads": run.threads,
             "attributes": features if self.inputs.link is not None else [*features, LABELS],
             "feature_cache": ranks.feature_cache if training else None,
             "schedule": (ranks.schedule if training else ScheduleKind.GLOBAL).value,
         }
-
-
-def _labor(config: TrainConfig, training: bool) -> str | None:
-    labor = config.sampling.labor
-    return None if labor is None or not training else labor.value
 
 
 def graph_of(dataset: Dataset, config: TrainConfig, ranks: Ranks) -> RunGraph:
@@ -354,10 +331,8 @@ def _check_attributes(
     for (group, name), whole in wanted.items():
         tables, row = part.attributes.get(group, {}), "node" if group.is_node else "edge"
         if name not in tables:
-            of_type = f" of type {str(group)!r}" if dataset.has_names else ""
-            raise TrainError(
-                f"{source}: has no {row} attribute {name!r}{of_type}; partition {dataset.name} anew"
-            )
+            what = f"{row} attribute {name!r}{of_type(dataset, group)}"
+            raise TrainError(f"{source}: has no {what}; partition {dataset.name} anew")
         if tables[name].shape[1:] != whole.shape[1:]:
             columns = [list(table.shape[1:]) for table in (tables[name], whole)]
             raise TrainError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,45 +17,8 @@ from pyg_batchgnn.train.config.choices import Metric, TaskLoss
 from pyg_batchgnn.train.config.table import TaskConfig
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.ranks import Ranks
-from pyg_batchgnn.train.tasks import Evaluation, Task, count_not_finite
+from pyg_batchgnn.train.tasks import HITS, Evaluation, Task, count_not_finite, hits, mean_rank, rank_counts
 from pyg_batchgnn.types import Relation, stored_reverse
-
-
-def rank_counts(links: Tensor, negatives: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns, [n] int64 each, how many negatives score higher than each link, and how many at
-    least as high. ``links``: [n] scores. ``negatives``: [n, k], each link's own, or [m] for all.
-
-    Scores that are not finite never help a link. A NaN, of the link or of a negative, counts as a
-    negative with a higher score. Infinite scores compare as numbers do: a negative of minus
-    infinity, as of a masked candidate, lies below every finite score. But where link and negative
-    have the same infinite score, the negative counts as higher. OGB's evaluator defines the ranks.
-    """
-    if negatives.dim() == 2:
-        own = links.unsqueeze(1)
-        at_least = ~(negatives < own)
-        above = at_least & ~((negatives == own) & own.isfinite())
-        return above.sum(dim=1), at_least.sum(dim=1)
-    ordered = negatives.masked_fill(negatives.isnan(), math.inf).sort().values
-    below, up_to = (torch.searchsorted(ordered, links, right=right) for right in (False, True))
-    below = torch.where(links.isnan(), 0, below)
-    return len(ordered) - torch.where(links.isfinite(), up_to, below), len(ordered) - below
-
-
-def mean_rank(above: Tensor, at_least: Tensor) -> Tensor:
-    """Returns [n] float64, the rank from 1; among equal scores the mean of best and worst.
-    ``above``, ``at_least``: of `rank_counts`."""
-    return 0.5 * (above + at_least).double() + 1.0
-
-
-def hits(above: Tensor, at_least: Tensor, k: int, own: bool) -> Tensor:
-    """Returns [n] bool. With ``own`` negatives: whether a link's rank is at most k. Else: whether
-    the link scores above the k-th highest negative. ``above``, ``at_least``: of `rank_counts`."""
-    return mean_rank(above, at_least) <= k if own else at_least < k
-
-
-#: The K of each metric Hits@K.
-HITS = {one: int(one.value.partition("@")[2]) for one in Metric if one.value.startswith("hits@")}
-
 
 #: The losses of links, with their names in reports.
 LINK_LOSSES = {"bce": "binary cross entropy", "bpr": "BPR", "softmax": "softmax cross entropy"}
@@ -137,7 +99,7 @@ class LinkRanking:
         if own:
             self._not_finite += count_not_finite(torch.cat([links.unsqueeze(1), negatives], dim=1))
         else:
-            self._not_finite += count_not_finite(links) if negatives.isfinite().all() else len(links)
+            self._not_finite += len(links) if count_not_finite(negatives) else count_not_finite(links)
             if not len(negatives):
                 return
             negatives = negatives[torch.arange(first, first + len(links)) % len(negatives)]

@@ -27,7 +27,7 @@ from pyg_batchgnn.train.config.table import TaskConfig
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.link_tasks import LINK_LOSSES, LinkTask, PredictedLinks, named_relation
 from pyg_batchgnn.train.ranks import Ranks
-from pyg_batchgnn.train.tasks import NodeTask, Tally, Task, average_precision, f1_score, roc_auc
+from pyg_batchgnn.train.tasks import NodeTask, Tally, Task, average_precision, f1_score, finite_rows, roc_auc
 from pyg_batchgnn.types import LABELS, Relation, stored_reverse
 
 
@@ -197,7 +197,7 @@ def check_binary(nodes: PredictedNodes, y: Tensor) -> None:
     if y.dtype is torch.bool:
         return
     for piece in y.split(_ROWS_AT_A_TIME):
-        other = piece[(piece != 0) & (piece != 1) & (piece != -1) & ~piece.isnan()]
+        other = piece[((piece < 0) & (piece != -1)) | ((piece > 0) & (piece != 1))]
         if len(other):
             raise TrainError(
                 f"{nodes.dataset}: the {nodes.unit[:-1]} labels 'y' hold {other[0].item()}, but a task that "
@@ -373,7 +373,7 @@ class ValueTask(NodeTask):
 
     def labelled(self, labels: Tensor) -> Tensor:
         """Returns [S] bool: True if all values of the node are finite."""
-        return self.targets(labels).isfinite().all(dim=1)
+        return finite_rows(self.targets(labels))
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         return self._loss(outputs, targets)

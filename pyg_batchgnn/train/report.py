@@ -27,6 +27,7 @@ from rich.text import Text
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import describe_backend
 from pyg_batchgnn.data import Dataset
+from pyg_batchgnn.train.checkpoint import DISK_FIGURES, Phase
 from pyg_batchgnn.train.config.choices import (
     CacheKind,
     EvaluationKind,
@@ -39,7 +40,6 @@ from pyg_batchgnn.train.config.choices import (
 )
 from pyg_batchgnn.train.config.train_config import TrainConfig
 from pyg_batchgnn.train.job import TrainingJob
-from pyg_batchgnn.train.progress import DISK_FIGURES, Phase
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.run_folder import EpochRecord, RunFolder, RunResult, replacing
 from pyg_batchgnn.train.tasks import Task

@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
-import math
 import os
 import re
 import shutil
@@ -23,6 +22,7 @@ from pyg_batchgnn.embed import Embedding
 from pyg_batchgnn.train.config.choices import LogKind
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.ranks import Ranks
+from pyg_batchgnn.train.tasks import is_finite
 
 
 class RunFolder:
@@ -172,7 +172,7 @@ def read_records(path: Path) -> list[EpochRecord]:
             records.append(record := EpochRecord(**values))
             counts = [record.epoch, record.seconds, record.elapsed_seconds, record.nodes, record.edges]
             parts = (record.train, record.val or {}, record.phases, record.imbalance, record.disk)
-            if not all(math.isfinite(one) for one in [*counts, *(v for of in parts for v in of.values())]):
+            if not is_finite(*counts, *(one for of in parts for one in of.values())):
                 raise TypeError("a figure is not finite")
         except (json.JSONDecodeError, TypeError, AttributeError, OverflowError) as error:
             if number == len(lines):  # no newline: the write was interrupted

@@ -20,7 +20,7 @@ from pyg_batchgnn.embed import Embedding
 from pyg_batchgnn.history import HistoricalCaches
 from pyg_batchgnn.loader import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
 from pyg_batchgnn.store import DistFeatureStore, OwnRows, SortedNodes
-from pyg_batchgnn.train.config.choices import CacheKind, LastMinibatch, TaskLoss
+from pyg_batchgnn.train.config.choices import CacheKind, LastMinibatch, ReplacementKind, TaskLoss
 from pyg_batchgnn.train.config.train_config import TrainConfig
 from pyg_batchgnn.train.errors import TrainError, as_train_error
 from pyg_batchgnn.train.link_tasks import PredictedLinks
@@ -376,9 +376,7 @@ class RunGraph(ABC):
         becomes of a smaller last minibatch; None: evaluation, with every node, in order."""
         config, sampling, training = self.config, self.config.sampling, last is not None
         return {
-            "num_neighbors": list(sampling.fanout if training else config.test_fanout),
-            "time_attr": sampling.time_attr,
-            "freeze": freeze_of(config),
+            **self._choice(training),
             "batch_size": sampling.batch_size if training else config.test_batch_size,
             "shuffle": training,
             "drop_last": last is LastMinibatch.DROP,
@@ -389,6 +387,20 @@ class RunGraph(ABC):
             "embedding": self.embedding,
             "export": "native",
             **self._own_arguments(training),
+        }
+
+    def _choice(self, training: bool) -> dict[str, Any]:
+        """Returns the arguments that say which neighbours are chosen, of loaders and samplers."""
+        config, sampling = self.config, self.config.sampling
+        return {
+            "num_neighbors": list(sampling.fanout if training else config.test_fanout),
+            "replace": sampling.replacement is ReplacementKind.WITH,
+            "labor": sampling.labor and sampling.labor.value if training else None,
+            "temporal_strategy": sampling.temporal_strategy.value,
+            "time_attr": sampling.time_attr,
+            "freeze": freeze_of(config),
+            "seed": config.run.seed,
+            "threads": config.run.threads,
         }
 
     def all_nodes(self) -> AllNodes:

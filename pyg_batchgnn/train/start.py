@@ -25,7 +25,7 @@ from pyg_batchgnn.data import (
 from pyg_batchgnn.nn import ProductChoice, default_products, probe_products, use_products
 from pyg_batchgnn.ops import bfloat16_level, bfloat16_levels, set_bfloat16_level
 from pyg_batchgnn.sample import ALL_NEIGHBORS
-from pyg_batchgnn.train.checkpoint import Checkpoint
+from pyg_batchgnn.train.checkpoint import Checkpoint, Phase
 from pyg_batchgnn.train.config.choices import BFloat16Products, Malloc, MatrixProduct, Precision
 from pyg_batchgnn.train.config.train_config import (
     TrainConfig,
@@ -43,7 +43,6 @@ from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.graphs import check_partition
 from pyg_batchgnn.train.job import TrainingJob, build_job, check_optimiser
 from pyg_batchgnn.train.node_tasks import task_of
-from pyg_batchgnn.train.progress import Phase
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.report import (
     TerminalReport,

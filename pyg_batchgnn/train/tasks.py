@@ -47,9 +47,9 @@ class Task(ABC):
 
     def improves(self, score: float, best: float | None) -> bool:
         """Returns True if a finite ``score`` of `metric` is better than ``best``, if any."""
-        if not math.isfinite(score):
+        if not is_finite(score):
             return False
-        if best is None or not math.isfinite(best):
+        if best is None or not is_finite(best):
             return True
         return score < best if self.metric.is_error else score > best
 
@@ -95,14 +95,14 @@ class Evaluation:
 
     @classmethod
     def of(cls, loss: float, scores: dict[Metric, float], count: float, not_finite: float) -> Evaluation:
-        if not_finite or not math.isfinite(loss):
-            loss = math.nan if math.isfinite(loss) else loss
+        if not_finite or not is_finite(loss):
+            loss = math.nan if is_finite(loss) else loss
             scores = dict.fromkeys(scores, math.nan)
         return cls(loss, scores, int(count), int(not_finite))
 
     @property
     def is_finite(self) -> bool:
-        return math.isfinite(self.loss)
+        return is_finite(self.loss)
 
     def problem(self, unit: str) -> str:
         """Returns what is not finite, as part of a sentence. ``unit``: "nodes", for example."""
@@ -144,9 +144,29 @@ class Scoring:
         return Evaluation.of(loss / weight, self._tally.scores(ranks), count, not_finite) if weight else None
 
 
+# What is not finite ###############################################################################
+
+
+def finite_rows(values: Tensor) -> Tensor:
+    """Returns [n] bool: True for rows whose numbers all are finite. ``values``: [n, ...]."""
+    fine = values.isfinite()
+    return fine.flatten(1).all(dim=1) if fine.dim() > 1 else fine
+
+
 def count_not_finite(outputs: Tensor) -> int:
-    fine = outputs.isfinite()
-    return int((~(fine if fine.dim() == 1 else fine.flatten(1).all(dim=1))).sum())
+    return int((~finite_rows(outputs)).sum())
+
+
+def is_finite(*numbers: float) -> bool:
+    return all(map(math.isfinite, numbers))
+
+
+def for_json(scores: dict[str, float] | None) -> dict[str, float | None] | None:
+    """Returns scores as JSON values, which know neither NaN nor infinity."""
+    return None if scores is None else {name: one if is_finite(one) else None for name, one in scores.items()}
+
+
+# Metrics ##########################################################################################
 
 
 def roc_auc(scores: Tensor, positive: Tensor) -> float | None:
@@ -180,6 +200,42 @@ def average_precision(scores: Tensor, positive: Tensor) -> float | None:
         return math.nan
     precision = true / (true + false)
     return float((precision * _from_zero(true).diff()).sum() / true[-1])
+
+
+#: The K of each metric Hits@K.
+HITS = {one: int(one.value.partition("@")[2]) for one in Metric if one.value.startswith("hits@")}
+
+
+def rank_counts(links: Tensor, negatives: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns, [n] int64 each, how many negatives score higher than each link, and how many at
+    least as high. ``links``: [n] scores. ``negatives``: [n, k], each link's own, or [m] for all.
+
+    Scores that are not finite never help a link. A NaN, of the link or of a negative, counts as a
+    negative with a higher score. Infinite scores compare as numbers do: a negative of minus
+    infinity, as of a masked candidate, lies below every finite score. But where link and negative
+    have the same infinite score, the negative counts as higher. OGB's evaluator defines the ranks.
+    """
+    if negatives.dim() == 2:
+        own = links.unsqueeze(1)
+        at_least = ~(negatives < own)
+        above = at_least & ~((negatives == own) & own.isfinite())
+        return above.sum(dim=1), at_least.sum(dim=1)
+    ordered = negatives.masked_fill(negatives.isnan(), math.inf).sort().values
+    below, up_to = (torch.searchsorted(ordered, links, right=right) for right in (False, True))
+    below = torch.where(links.isnan(), 0, below)
+    return len(ordered) - torch.where(links.isfinite(), up_to, below), len(ordered) - below
+
+
+def mean_rank(above: Tensor, at_least: Tensor) -> Tensor:
+    """Returns [n] float64, the rank from 1; among equal scores the mean of best and worst.
+    ``above``, ``at_least``: of `rank_counts`."""
+    return 0.5 * (above + at_least).double() + 1.0
+
+
+def hits(above: Tensor, at_least: Tensor, k: int, own: bool) -> Tensor:
+    """Returns [n] bool. With ``own`` negatives: whether a link's rank is at most k. Else: whether
+    the link scores above the k-th highest negative. ``above``, ``at_least``: of `rank_counts`."""
+    return mean_rank(above, at_least) <= k if own else at_least < k
 
 
 def f1_score(true: Tensor, false: Tensor, missed: Tensor) -> Tensor:

@@ -10,17 +10,20 @@ from enum import Enum
 from types import FrameType
 from typing import Any, NoReturn
 
-from pyg_batchgnn.train.checkpoint import Checkpoint, TrainerState, copied, history_figures
-from pyg_batchgnn.train.errors import TrainError
-from pyg_batchgnn.train.job import TrainingJob
-from pyg_batchgnn.train.progress import (
+from pyg_batchgnn.train.checkpoint import (
+    Checkpoint,
     LoaderAccount,
     Phase,
     PhaseClock,
     RunProgress,
     StepFigures,
+    TrainerState,
+    copied,
+    history_figures,
     spread_over_ranks,
 )
+from pyg_batchgnn.train.errors import TrainError
+from pyg_batchgnn.train.job import TrainingJob
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.report import TerminalReport
 from pyg_batchgnn.train.run_folder import (
@@ -31,7 +34,7 @@ from pyg_batchgnn.train.run_folder import (
     append_record,
     keep_epochs,
 )
-from pyg_batchgnn.train.tasks import Evaluation, Task, count_not_finite
+from pyg_batchgnn.train.tasks import Evaluation, Task, count_not_finite, finite_rows, is_finite
 
 
 def train_step(job: TrainingJob, batch: Any, clock: PhaseClock, progress: RunProgress) -> StepFigures:
@@ -267,7 +270,7 @@ class Trainer:
         with self._state.clock.measure(Phase.EXCHANGE):
             table = self._ranks.table([*figures, bool(self._stop.request), due])
         self._state.progress.add(table[:, :-2])
-        if not math.isfinite(self._state.progress.loss):
+        if not is_finite(self._state.progress.loss):
             progress = self._state.progress
             self._diverged(
                 f"the loss is {progress.loss} at epoch {progress.epoch + 1}, minibatch {progress.step}"
@@ -277,7 +280,7 @@ class Trainer:
 
     def _refuse_weights(self) -> None:
         state, progress = self._job.network.model.state_dict(), self._state.progress
-        bad = [name for name, value in state.items() if not value.isfinite().all()]
+        bad = [name for name, value in state.items() if not finite_rows(value).all()]
         if self._ranks.any(bool(bad)):
             place = f"at epoch {progress.epoch + 1}, minibatch {progress.step}"
             place = place if progress.step else f"after epoch {progress.epoch}"

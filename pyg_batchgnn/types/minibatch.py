@@ -199,36 +199,27 @@ class SampledMinibatch:
     layer computes all nodes from all edges. With one node type and relation, `node`, `indptr` and
     the other arrays are the minibatch's own attributes; else they raise an error that says what to
     read.
-
-    Attributes:
-        schema: the node types and the relations.
-        nodes: the sampled nodes of each type, by original id (by internal id from a
-            `PartitionedSampler`). Types that are not reached are empty.
-        edges: the sampled edges of each relation. Relations into a type that is not reached are
-            empty and may share their tensors. ``nodes`` and ``edges`` may be any sequences.
-        key: the digest of the seeds' original ids in their order, in [0, 2**64).
-        input_id: [S] int64, the positions of the seeds in the loader's input.
-        seed: the sampler's seed. Together with ``epoch`` and ``key`` it also keys dropout.
-        epoch: the epoch in which the minibatch was sampled.
-        seed_types: the numbers of the seeds' types, in the order in which seeds were given, which
-            ``input_id`` and ``seed_time`` follow.
-        seed_time: [S] int64, the time of each seed, if times were given.
-        links: the links of each relation, by local ids. Their ends are the seeds. Empty if the
-            minibatch begins with nodes.
-        tokens: `pyg_batchgnn.sample.Tokens` of the seeds, if a loader made them (``tokens=K``).
     """
 
-    schema: Schema
+    schema: Schema  # the node types and the relations
+    #: the sampled nodes of each type, by original id (by internal id from a `PartitionedSampler`).
+    #: Types that are not reached are empty.
     nodes: Sequence[SampledNodes]
+    #: the sampled edges of each relation. Relations into a type that is not reached are empty and
+    #: may share their tensors. ``nodes`` and ``edges`` may be any sequences.
     edges: Sequence[SampledEdges]
-    key: int
-    input_id: Tensor | None = None
-    seed: int = 0
-    epoch: int = 0
+    key: int  # the digest of the seeds' original ids in their order, in [0, 2**64)
+    input_id: Tensor | None = None  # [S] int64, the positions of the seeds in the loader's input
+    seed: int = 0  # the sampler's seed. Together with ``epoch`` and ``key`` it also keys dropout.
+    epoch: int = 0  # the epoch in which the minibatch was sampled
+    #: the numbers of the seeds' types, in the order in which seeds were given, which ``input_id``
+    #: and ``seed_time`` follow
     seed_types: tuple[int, ...] = (0,)
-    seed_time: Tensor | None = None
+    seed_time: Tensor | None = None  # [S] int64, the time of each seed, if times were given
+    #: the links of each relation, by local ids. Their ends are the seeds. Empty if the minibatch
+    #: begins with nodes.
     links: tuple[SampledLinks, ...] = ()
-    tokens: Any = None
+    tokens: Any = None  # `pyg_batchgnn.sample.Tokens` of the seeds, if a loader made them (``tokens=K``)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "nodes", ByNumber.of(self.nodes))

@@ -26,7 +26,7 @@ from pyg_batchgnn.data import (
     read_folder,
     verify_folder,
 )
-from pyg_batchgnn.data.generator import AnySpec, papers, typed, write
+from pyg_batchgnn.data.generator import AnySpec, communities, papers, write
 from pyg_batchgnn.data.generator.communities import BLOCK_NODES, IdPermutation
 from pyg_batchgnn.data.generator.papers import class_means, scale_of_degrees
 from pyg_batchgnn.data.generator.pieces import ProgressBar
@@ -129,7 +129,7 @@ def test_same_seed_same_bytes_other_seed_other_bytes() -> None:
 def test_folder_equals_memory_whatever_the_piece(
     spec: AnySpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(typed, "_BLOCK", 700)
+    monkeypatch.setattr(communities, "_BLOCK", 700)
     monkeypatch.setattr(papers, "BLOCK_NODES", 77)
     whole, files = generate(spec), []
     for piece in (10_000, 1 << 20):

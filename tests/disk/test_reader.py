@@ -14,8 +14,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.disk import DiskReader, DiskTable, file
-from pyg_batchgnn.disk.file import SourceFile
+from pyg_batchgnn.disk import DiskReader, DiskTable
+from pyg_batchgnn.disk import reader as file
+from pyg_batchgnn.disk.reader import SourceFile
 from pyg_batchgnn.ops import ReadRows
 from tests.support.limits import exit_code_of_child, join_all
 from tests.support.mapped_data import empty_page_cache, resident

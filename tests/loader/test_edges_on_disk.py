@@ -12,7 +12,7 @@ from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader, machine, ops
 from pyg_batchgnn.data import Dataset, read_folder, write_folder
-from pyg_batchgnn.loader import local_setup
+from pyg_batchgnn.loader import setup
 from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.sample import DiskSampler, PygNeighborSampler
 from pyg_batchgnn.store import typed_graph_from_pyg
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:memory_budget leaves", "ignore:t
 
 @pytest.fixture(autouse=True)
 def _no_room_for_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_setup, "cache_holds", lambda *_: False)
+    monkeypatch.setattr(setup, "cache_holds", lambda *_: False)
 
 
 def with_edges_in_files(data: Any, folder: Path) -> Any:

@@ -95,10 +95,6 @@ def allowed(setting: Mapping[str, Any]) -> bool:
     return not any(forbidden)
 
 
-def settings(ranks: int) -> list[dict[str, Any]]:
-    return settings_of(factors(ranks), allowed, IN_ONE_PROCESS)
-
-
 def links_of(graph: str, links: str) -> Any:
     if links == "all":
         return GRAPHS["plain"].edge_index if graph == "plain" else (CITES, GRAPHS["typed"][CITES].edge_index)
@@ -174,7 +170,8 @@ def arguments_of(setting: Mapping[str, Any]) -> dict[str, Any]:
 
 def epochs(backend: str, every: int) -> int:
     move.ROUND_BYTES = 1
-    return check_settings(backend, every, settings, IN_ONE_PROCESS, _in_one_process, _check)
+    made = lambda ranks: settings_of(factors(ranks), allowed, IN_ONE_PROCESS)  # noqa: E731
+    return check_settings(backend, every, made, IN_ONE_PROCESS, _in_one_process, _check)
 
 
 def _in_one_process(setting: Mapping[str, Any]) -> OneProcess:

@@ -10,7 +10,7 @@ from torch_geometric import EdgeIndex
 
 from pyg_batchgnn import nn, ops
 from pyg_batchgnn.nn import RowView, layer_graph, whole_graph
-from pyg_batchgnn.nn import layer_edges as room
+from pyg_batchgnn.nn import inputs as room
 from tests.support.layer_cases import batch_cases, sampled, table
 
 CASES = batch_cases()

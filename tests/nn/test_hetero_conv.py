@@ -37,10 +37,6 @@ CASES = typed_cases()
 OUT = 6
 
 
-def _perceptron(width: int) -> torch.nn.Module:
-    return torch.nn.Sequential(torch.nn.Linear(width, 8), torch.nn.ReLU(), torch.nn.Linear(8, OUT))
-
-
 def _each(make: Callable[[Any, Relation], Any]) -> Callable[[Any], dict[Relation, Any]]:
     return lambda room: {one: make(room, one) for one in SCHEMA.relations}
 
@@ -50,7 +46,8 @@ def _widths(relation: Relation) -> tuple[int, int]:
 
 
 def _gin(room: Any, relation: Relation) -> Any:
-    return room.GINConv(_perceptron(WIDTHS[relation[0]]), train_eps=True)
+    layers = torch.nn.Linear(WIDTHS[relation[0]], 8), torch.nn.ReLU(), torch.nn.Linear(8, OUT)
+    return room.GINConv(torch.nn.Sequential(*layers), train_eps=True)
 
 
 def attention_layer(kind: str, **options: Any) -> Callable[[Any, Relation], Any]:

@@ -191,12 +191,8 @@ def test_nodes_are_drawn_in_proportion_to_degree() -> None:
     assert_uniform(p_of_cells(counts, np.array(list(expected.values()))))
 
 
-def table_of(rows: int) -> tuple[Tensor, Tensor]:
-    return torch.zeros(rows, 2), torch.zeros(1, 2)
-
-
 def test_rows_that_do_not_fit_are_refused() -> None:
-    table, row = table_of(2)
+    table, row = torch.zeros(2, 2), torch.zeros(1, 2)
     none = torch.tensor([NO_LINE], dtype=torch.int32)
     with pytest.raises(ValueError, match="do not fit lines"):
         put_lines(table, none, row.double())

@@ -155,8 +155,7 @@ def owned() -> OwnedGraph:
 
 
 def rules(fanout: int) -> SamplingRules:
-    flags = {"replace": False, "return_edge": True, "last": False, "induced": False, "coo": False}
-    return SamplingRules(hops=1, fanouts=[fanout], shares=None, window=-1, **flags)
+    return SamplingRules(hops=1, fanouts=[fanout], shares=None, coo=False, options={"edge_ids": True})
 
 
 def answered(
@@ -312,7 +311,9 @@ def test_opcheck() -> None:
     checks = ("test_schema", "test_autograd_registration")
     words = begun()[1].words
     held = (graph.held(), graph.node, graph.first, graph.all_nodes, graph.num_edges)
-    plan = kernels.sampling_rules(1, [4], None, False, True, False, -1, False, 0)
+    plan = kernels.sampling_rules(1, [4], None, ["edge_ids"], [1])
+    with pytest.raises(IndexError):  # a rule that no plan has
+        kernels.sampling_rules(1, [4], None, ["unknown"], [1])
     asked = (*held, words, [0, words.numel(), 0], False, False, False, 0, plan, 2)
     torch.library.opcheck(kernels.relay_answer, asked, test_utils=checks)
     node = torch.tensor([100, 149])

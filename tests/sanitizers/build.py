@@ -80,8 +80,9 @@ def build(kind: str, folder: Path) -> dict[str, set[str]]:
     own = {f"programs.{name}": HERE / f"{name}.cpp" for name in (*PROGRAMS, "blocks")}
     sources = {**own, **named}
     command += _precompiled(command, kind)
+    version = subprocess.run([compiler, "--version"], check=True, capture_output=True, text=True).stdout
     with ThreadPoolExecutor(processors()) as pool:
-        common = digest([*command, _version(compiler)], [*KERNELS.rglob("*.h"), *HERE.glob("*.h")])
+        common = digest([*command, version], [*KERNELS.rglob("*.h"), *HERE.glob("*.h")])
 
         def compiled(name: str) -> Path:
             level = "-O1" if ALL and LONG_RUNNING.match(name) else "-Og" if kind == "threads" else "-O0"
@@ -139,7 +140,3 @@ def digest(words: Iterable[str], files: Iterable[Path]) -> str:
     for file in sorted(files):
         digest.update(str(file.relative_to(ROOT)).encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()[:24]
-
-
-def _version(compiler: str) -> str:
-    return subprocess.run([compiler, "--version"], check=True, capture_output=True, text=True).stdout

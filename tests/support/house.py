@@ -7,8 +7,11 @@ prints the figures beside their bounds (tests/house_bounds.py).
 
 from __future__ import annotations
 
+import contextlib
+import io
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -51,9 +54,11 @@ def sizes() -> dict[str, int]:
 
 
 def crossed() -> dict[str, int]:
-    """Returns how many files of the package a loader's constructor and a step of SAGE run in."""
+    """Returns how many files of the package run in a loader's constructor, in a step of SAGE, and
+    in an epoch of ``batchgnn train`` in one process."""
     from pyg_batchgnn import MacrobatchNeighborLoader
     from pyg_batchgnn.nn import SAGE
+    from pyg_batchgnn.train.cli import main
 
     draw = torch.Generator().manual_seed(0)
     x, edge_index = torch.randn(100, 8, generator=draw), torch.randint(100, (2, 600), generator=draw)
@@ -67,8 +72,14 @@ def crossed() -> dict[str, int]:
     def step() -> None:
         model(batch).sum().backward()
 
+    def train() -> None:
+        printed = contextlib.redirect_stdout(io.StringIO())
+        with tempfile.TemporaryDirectory() as folder, contextlib.suppress(SystemExit), printed:
+            main(["train", "generated:nodes=300", "--epochs", "1", "--run", f"{folder}/run"])
+
     step()  # makes what is made once
     return {
+        "files crossed: batchgnn train": len(files_crossed(train)),
         "files crossed: constructing a loader": len(files_crossed(make_loader)),
         "files crossed: a step of native SAGE": len(files_crossed(step)),
     }

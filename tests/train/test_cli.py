@@ -24,6 +24,7 @@ from pyg_batchgnn.data import Dataset, DatasetError, GeneratorSpec, write_folder
 from pyg_batchgnn.loader import ScheduleName
 from pyg_batchgnn.planner import SAMPLES
 from pyg_batchgnn.sample import Replacement
+from pyg_batchgnn.train.checkpoint import Phase
 from pyg_batchgnn.train.cli import main
 from pyg_batchgnn.train.cli.app import app, train
 from pyg_batchgnn.train.cli.graph_commands import generate
@@ -39,7 +40,6 @@ from pyg_batchgnn.train.config.train_config import (
     read_config,
 )
 from pyg_batchgnn.train.errors import TrainError
-from pyg_batchgnn.train.progress import Phase
 from pyg_batchgnn.train.run_folder import write_json
 from tests.support.tiers import in_all
 from tests.support.training_runs import SMALL, batchgnn, mistake, records, without_plots

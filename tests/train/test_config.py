@@ -204,7 +204,7 @@ from pyg_batchgnn.train.start import configure_malloc
 for choice in Malloc:  # each in a process of its own
     if os.fork() == 0:
         kept = configure_malloc(choice)
-        for _ in range(3):
+        for _ in range(20):  # the heap grows until a hole has room for an aligned block
             torch.ones(1 << 24)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
         for _ in range(5):

@@ -26,13 +26,13 @@ from pyg_batchgnn.data import (
     write_folder,
 )
 from pyg_batchgnn.disk import DiskReader, ScratchTable, is_mapped
-from pyg_batchgnn.loader import local_setup
+from pyg_batchgnn.loader import setup
 from pyg_batchgnn.partition import partition_parts
 from pyg_batchgnn.train import evaluate, prediction, trainer, training_data
+from pyg_batchgnn.train.checkpoint import DISK_FIGURES
 from pyg_batchgnn.train.config.train_config import TrainConfig, assign
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.graphs import WholeGraph
-from pyg_batchgnn.train.progress import DISK_FIGURES
 from pyg_batchgnn.train.trainer import train_step
 from pyg_batchgnn.train.training_data import feature_tables, fingerprint_dataset
 from tests.data.test_edges import by_destination
@@ -231,7 +231,7 @@ def test_edges_in_files_too(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Edges take 0.8 MB, and features 1.5 MB. The page cache is said to have no room for them."""
-    monkeypatch.setattr(local_setup, "cache_holds", lambda *_: False)
+    monkeypatch.setattr(setup, "cache_holds", lambda *_: False)
     folder = generate_papers_folder(PapersSpec(nodes=12_000, features=64), tmp_path / "graph")
     runs = [tmp_path / "memory", tmp_path / "files"]
     for run, budget in zip(runs, ([], ["--memory-budget", "600KB", "--prefetch", 1]), strict=True):

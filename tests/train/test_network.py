@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.data import Dataset, EdgeSet, NodeSet, TypedGeneratorSpec, generate_typed
+from pyg_batchgnn.train.checkpoint import PhaseClock, RunProgress
 from pyg_batchgnn.train.config.choices import MatrixProduct, ModelKind, Precision
 from pyg_batchgnn.train.config.table import (
     EmbeddingConfig,
@@ -21,7 +22,6 @@ from pyg_batchgnn.train.config.table import (
 from pyg_batchgnn.train.config.train_config import TrainConfig
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.job import TrainingJob
-from pyg_batchgnn.train.progress import PhaseClock, RunProgress
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.trainer import train_step
 from pyg_batchgnn.train.training_data import TrainingData

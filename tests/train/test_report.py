@@ -11,10 +11,10 @@ import matplotlib
 import pytest
 from rich.console import Console
 
+from pyg_batchgnn.train.checkpoint import Phase
 from pyg_batchgnn.train.config.choices import Metric, TaskLoss
 from pyg_batchgnn.train.link_tasks import LinkTask
 from pyg_batchgnn.train.node_tasks import ClassTask, LabelTask, ValueTask
-from pyg_batchgnn.train.progress import Phase
 from pyg_batchgnn.train.report import TerminalReport, final_table, plot_learning, plot_phases
 from pyg_batchgnn.train.run_folder import EpochRecord, RunResult
 from tests.support.tiers import in_all

@@ -17,11 +17,10 @@ from torch import nn
 
 from pyg_batchgnn.data import Dataset, DatasetError
 from pyg_batchgnn.train import RunLog, run_folder
-from pyg_batchgnn.train.checkpoint import Checkpoint, RankCheckpoint, parse_values, save_values
+from pyg_batchgnn.train.checkpoint import Checkpoint, RankCheckpoint, RunProgress, parse_values, save_values
 from pyg_batchgnn.train.config.choices import LogKind
 from pyg_batchgnn.train.config.train_config import TrainConfig
 from pyg_batchgnn.train.errors import TrainError
-from pyg_batchgnn.train.progress import RunProgress
 from pyg_batchgnn.train.run_folder import (
     EpochRecord,
     RunFolder,

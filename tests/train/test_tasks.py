@@ -16,10 +16,17 @@ from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.train.config.choices import Metric, TaskKind, TaskLoss
 from pyg_batchgnn.train.config.table import RanksConfig, TaskConfig
 from pyg_batchgnn.train.errors import TrainError
-from pyg_batchgnn.train.link_tasks import hits, mean_rank, rank_counts
 from pyg_batchgnn.train.node_tasks import ClassTask, LabelTask, ValueTask, node_task_of
 from pyg_batchgnn.train.ranks import Ranks
-from pyg_batchgnn.train.tasks import NodeTask, Scoring, average_precision, roc_auc
+from pyg_batchgnn.train.tasks import (
+    NodeTask,
+    Scoring,
+    average_precision,
+    hits,
+    mean_rank,
+    rank_counts,
+    roc_auc,
+)
 from tests.support.tiers import examples
 
 NODES = 6

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from pyg_batchgnn.data import Dataset, load_dataset, write_folder
 from pyg_batchgnn.embed import SparseAdam
-from pyg_batchgnn.train.checkpoint import Checkpoint
+from pyg_batchgnn.train.checkpoint import Checkpoint, PhaseClock, RunProgress
 from pyg_batchgnn.train.config.table import (
     ModelConfig,
     OptimiserConfig,
@@ -29,7 +29,6 @@ from pyg_batchgnn.train.config.table import (
 from pyg_batchgnn.train.config.train_config import TrainConfig, assign
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.job import check_optimiser
-from pyg_batchgnn.train.progress import PhaseClock, RunProgress
 from pyg_batchgnn.train.run_folder import RunFolder
 from pyg_batchgnn.train.trainer import StopRequest, train_step
 from tests.support.bare_graphs import with_labels, with_values

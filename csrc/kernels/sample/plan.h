@@ -4,8 +4,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <stdexcept>
+#include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "kernels/random.h"
@@ -44,6 +47,19 @@ struct Plan {
   int64_t window = -1;  // allowed times go back this far from the seed's; -1: without end
   Subgraph subgraph = Subgraph::kDirectional;
   Labor labor = Labor::kNone;
+
+  // Sets a rule by the name that `SamplingPlan.rules` in sample/sampling_plan.py gives it.
+  void set(const std::string& name, int64_t value) {
+    const std::unordered_map<std::string, std::function<void()>> rules = {
+        {"replace", [&] { replacement = static_cast<Replacement>(value); }},
+        {"edge_ids", [&] { edge_ids = value != 0; }},
+        {"last", [&] { temporal = static_cast<Temporal>(value); }},
+        {"window", [&] { window = value; }},
+        {"induced", [&] { subgraph = static_cast<Subgraph>(value); }},
+        {"labor", [&] { labor = static_cast<Labor>(value); }},
+    };
+    rules.at(name)();
+  }
 
   // Returns the key of the choices of a minibatch in a hop.
   uint64_t key(uint64_t minibatch, int64_t hop) const {

@@ -102,36 +102,24 @@ class GeneratorSpec(GraphSpec):
 
     >>> generate(GeneratorSpec(nodes=1_000, classes=4)).num_nodes
     1000
-
-    Attributes:
-        nodes: number of nodes N, from 4 per class up to 2^31.
-        seed: seed of every random choice.
-        degree: mean number of neighbours aimed at; merging parallel edges loses about a tenth.
-        classes: number of classes C.
-        features: number of feature columns F.
-        exponent: exponent of the power law of degrees, above 2.
-        signal: length of a class's mean feature vector, in standard deviations of the noise.
-        label_noise: share of nodes with a random class as label: a ceiling on any accuracy.
-        train, val, test: share of nodes in each split.
-        half: 1 stores features as float16, 0 as float32.
     """
 
     KIND = "generated"
     ABOUT = "Power-law graph with nested communities"
     ORIGIN = "generator"
 
-    nodes: int = 100_000
-    seed: int = 0
-    degree: float = 16.0
-    classes: int = 16
-    features: int = 64
-    exponent: float = 2.5
-    signal: float = 1.5
-    label_noise: float = 0.05
-    train: float = 0.6
-    val: float = 0.2
-    test: float = 0.2
-    half: int = 0
+    nodes: int = 100_000  # number of nodes N, from 4 per class up to 2^31
+    seed: int = 0  # seed of every random choice
+    degree: float = 16.0  # mean number of neighbours aimed at; merging parallel edges loses about a tenth
+    classes: int = 16  # number of classes C
+    features: int = 64  # number of feature columns F
+    exponent: float = 2.5  # exponent of the power law of degrees, above 2
+    signal: float = 1.5  # length of a class's mean feature vector, in standard deviations of the noise
+    label_noise: float = 0.05  # share of nodes with a random class as label: a ceiling on any accuracy
+    train: float = 0.6  # share of nodes for training
+    val: float = 0.2  # share of nodes for validation
+    test: float = 0.2  # share of nodes for the test
+    half: int = 0  # 1 stores features as float16, 0 as float32
 
     def __post_init__(self) -> None:
         bounds = {
@@ -189,24 +177,17 @@ class TypedGeneratorSpec(GraphSpec):
     Papers have features "x", class numbers "y" and a "time"; authors have three labels "y" each;
     fields and institutions have no attributes. Edges of "cites" have the "time" of the citing
     paper. Papers and authors have splits.
-
-    Attributes:
-        papers: number of papers; there are as many authors, and fewer fields and institutions.
-        seed: seed of every random choice.
-        degree: mean number of papers that a paper cites, before repeats.
-        classes: number of classes of papers.
-        features: number of feature columns of papers.
     """
 
     KIND = "generated-typed"
     ABOUT = "Typed graph"
     ORIGIN = "typed_generator"
 
-    papers: int = 10_000
-    seed: int = 0
-    degree: float = 8.0
-    classes: int = 8
-    features: int = 32
+    papers: int = 10_000  # number of papers; there are as many authors, and fewer fields and institutions
+    seed: int = 0  # seed of every random choice
+    degree: float = 8.0  # mean number of papers that a paper cites, before repeats
+    classes: int = 8  # number of classes of papers
+    features: int = 32  # number of feature columns of papers
 
     def __post_init__(self) -> None:
         bounds = {
@@ -266,32 +247,21 @@ class PapersSpec(GraphSpec):
     Classes: the class of rank r is r modulo `classes`. A share `homophily` of the sources is moved
     to the nearest rank of the target's class. Features are the mean of the node's class plus
     uniform noise of variance 1 per column.
-
-    Attributes:
-        nodes: number of nodes N, from 4 per class up to 2^31.
-        seed: seed of every random choice.
-        degree: mean number of in-edges.
-        tail: exponent of the law of in-degrees, above 1.
-        skew: whole exponent of the law of sources; 1 makes all nodes equally likely.
-        classes: number of classes.
-        features: number of feature columns.
-        signal: length of a class's mean feature vector, in standard deviations of the noise.
-        homophily: share of the sources that are moved to the class of their target.
     """
 
     KIND = "papers-like"
     ABOUT = "Graph in the shape of papers100M"
     ORIGIN = "papers_generator"
 
-    nodes: int = _PAPERS
-    seed: int = 0
-    degree: float = 14.5
-    tail: float = 1.5
-    skew: int = 2
-    classes: int = 172
-    features: int = 128
-    signal: float = 2.5
-    homophily: float = 0.5
+    nodes: int = _PAPERS  # number of nodes N, from 4 per class up to 2^31
+    seed: int = 0  # seed of every random choice
+    degree: float = 14.5  # mean number of in-edges
+    tail: float = 1.5  # exponent of the law of in-degrees, above 1
+    skew: int = 2  # whole exponent of the law of sources; 1 makes all nodes equally likely
+    classes: int = 172  # number of classes
+    features: int = 128  # number of feature columns
+    signal: float = 2.5  # length of a class's mean feature vector, in standard deviations of the noise
+    homophily: float = 0.5  # share of the sources that are moved to the class of their target
 
     def __post_init__(self) -> None:
         bounds = {

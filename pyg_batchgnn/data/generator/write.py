@@ -18,11 +18,10 @@ from pyg_batchgnn.data.errors import DatasetError
 from pyg_batchgnn.data.files.durable import new_file
 from pyg_batchgnn.data.files.npy import EdgeAppender, NpyAppender, promise_of
 from pyg_batchgnn.data.folder_write import new_folder
-from pyg_batchgnn.data.generator.communities import community_pieces
+from pyg_batchgnn.data.generator.communities import community_pieces, typed_pieces
 from pyg_batchgnn.data.generator.papers import papers_pieces
 from pyg_batchgnn.data.generator.pieces import DrawnPiece, ProgressBar, StartPhase, progress_bar
 from pyg_batchgnn.data.generator.spec import GeneratorSpec, PapersSpec, TypedGeneratorSpec
-from pyg_batchgnn.data.generator.typed import typed_pieces
 from pyg_batchgnn.data.meta import Meta, attribute_array, csc_array, edge_array, split_array, write_meta
 from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.types import FEATURES, LABELS, Group

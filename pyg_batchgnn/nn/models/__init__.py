@@ -1,7 +1,7 @@
 """The models SAGE, GCN, GIN and GAT of their papers, built from native layers."""
 
-from pyg_batchgnn.nn.layer_loop import ModelOutput as ModelOutput
-from pyg_batchgnn.nn.layer_loop import is_row_wise_norm as is_row_wise_norm
+from pyg_batchgnn.nn.layer_steps import ModelOutput as ModelOutput
+from pyg_batchgnn.nn.layer_steps import is_row_wise_norm as is_row_wise_norm
 from pyg_batchgnn.nn.models.native import GAT as GAT
 from pyg_batchgnn.nn.models.native import GCN as GCN
 from pyg_batchgnn.nn.models.native import GIN as GIN

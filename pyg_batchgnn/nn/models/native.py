@@ -17,19 +17,34 @@ from torch_geometric.nn.resolver import normalization_resolver
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn.aggregated import Aggregated, aggregated_of
-from pyg_batchgnn.nn.gat import GATConv
-from pyg_batchgnn.nn.gatv2 import GATv2Conv
+from pyg_batchgnn.nn.gat import GATConv, GATv2Conv
 from pyg_batchgnn.nn.gcn import GCNConv
 from pyg_batchgnn.nn.gin import GINConv, Perceptron
 from pyg_batchgnn.nn.hetero import PieceEdges
 from pyg_batchgnn.nn.inference import LayerStep, check_cpu, infer_model, nodes_of
-from pyg_batchgnn.nn.inputs import Edges, HaloPass, Rows, features_of
-from pyg_batchgnn.nn.layer_edges import LayerGraph, all_nodes, has_halo, is_sampled, layer_graph
-from pyg_batchgnn.nn.layer_loop import LayerEnd, ModelOutput, fuses_relu, model_output, run_layers, wrong_hops
+from pyg_batchgnn.nn.inputs import (
+    Edges,
+    HaloPass,
+    LayerGraph,
+    Rows,
+    all_nodes,
+    features_of,
+    has_halo,
+    is_sampled,
+    layer_graph,
+)
+from pyg_batchgnn.nn.layer_steps import (
+    LayerEnd,
+    ModelOutput,
+    Update,
+    fuses_relu,
+    model_output,
+    run_layers,
+    wrong_hops,
+)
 from pyg_batchgnn.nn.modules import BatchNorm, Linear, native_norm
 from pyg_batchgnn.nn.native_conv import input_columns, positive, probability
 from pyg_batchgnn.nn.sage import SAGEConv
-from pyg_batchgnn.nn.terms import Update
 from pyg_batchgnn.types import OwnedNodes, Relation, SampledMinibatch
 
 _JK_MODES = ("last", "cat", "max", "lstm")

@@ -22,12 +22,18 @@ from pyg_batchgnn.nn.inference import (
     infer_model,
     nodes_of,
 )
-from pyg_batchgnn.nn.inputs import Rows, features_by_type
-from pyg_batchgnn.nn.layer_edges import is_typed
-from pyg_batchgnn.nn.layer_loop import LayerEnd, ModelOutput, model_output, module_key, run_layers, wrong_hops
+from pyg_batchgnn.nn.inputs import Rows, features_by_type, is_typed
+from pyg_batchgnn.nn.layer_steps import (
+    LayerEnd,
+    ModelOutput,
+    Update,
+    model_output,
+    module_key,
+    run_layers,
+    wrong_hops,
+)
 from pyg_batchgnn.nn.models.native import NativeModel
 from pyg_batchgnn.nn.native_conv import layer_name
-from pyg_batchgnn.nn.terms import Update
 from pyg_batchgnn.types import OwnedNodes, Relation, SampledMinibatch
 
 

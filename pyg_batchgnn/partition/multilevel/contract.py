@@ -77,7 +77,7 @@ def find_clusters(graph: RankGraph, limit: Tensor, key: int) -> Clusters:
 
 
 def _pieces(graph: RankGraph) -> list[range]:
-    """Cuts this rank's nodes into ranges, as many on every rank, of nearly as many edges."""
+    """Cuts own nodes into ranges of similar edge counts, the same number on every rank."""
     indptr, edges = graph.lists.indptr, graph.lists.num_edges
     count = max(-(-every // max(EDGES, every // PIECES)) for every in graph.entries)
     marks = edges * torch.arange(count + 1) // max(count, 1)

@@ -192,7 +192,7 @@ def evaluate(
 
       torchrun --nproc-per-node=4 -m pyg_batchgnn evaluate runs/cora-gcn-1 --exact
     """
-    from pyg_batchgnn.train.run_metrics import EvaluateRequest, evaluate_run
+    from pyg_batchgnn.train.restored import EvaluateRequest, evaluate_run
 
     restore = restore_request(run, given)
     names = tuple(name.strip() for name in splits.split(",") if name.strip())

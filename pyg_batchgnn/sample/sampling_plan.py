@@ -59,40 +59,33 @@ class SamplingPlan:
     >>> SamplingPlan((10, -1), Replacement.WITH).num_hops
     2
 
-    Attributes:
-        fanouts: neighbours to pick for each node of hop 0 (the seeds), 1, ...; -1 picks all. A
-            float f in (0, 1] picks ceil(f n) of the n allowed neighbours. Without fanouts a
-            minibatch is its seeds.
-        replacement: with `Replacement.WITH` a node that has any neighbour gets exactly as many
-            picks as the fanout says.
-        edge_ids: True if minibatches carry the input ids of their edges.
-        by_relation: the fanouts of relations that have their own, by relation, one per hop; other
-            relations have ``fanouts``. A mapping may be given.
-        disjoint: True if every seed has a subgraph of its own. Sampling by time always is disjoint.
-        temporal: which neighbours to pick in sampling by time.
-        time_window: with times, neighbours must not be older than this before the seed's time, in
-            the unit of the times; None: they may be of any age.
-        freeze: with times, later seeds are sampled at this time; None: all at their own.
-        subgraph: which edges the minibatch has.
-        labor: "hop", "layers" or "epoch": the destinations of a minibatch share a random word per
-            source, keyed by this, so that fewer distinct nodes are sampled (LABOR, Balin and
-            Catalyurek 2023). None: every destination picks by itself.
-
     Raises:
         ValueError, TypeError: a fanout is neither an integer from -1 on nor a float in (0, 1],
             relations differ in their hops, or ``labor`` does not go with another rule.
     """
 
+    #: neighbours to pick for each node of hop 0 (the seeds), 1, ...; -1 picks all. A float f in (0,
+    #: 1] picks ceil(f n) of the n allowed neighbours. Without fanouts a minibatch is its seeds.
     fanouts: Fanouts
+    #: with `Replacement.WITH` a node that has any neighbour gets exactly as many picks as the
+    #: fanout says
     replacement: Replacement = Replacement.WITHOUT
-    edge_ids: bool = True
+    edge_ids: bool = True  # True if minibatches carry the input ids of their edges
+    #: the fanouts of relations that have their own, by relation, one per hop; other relations have
+    #: ``fanouts``. A mapping may be given.
     by_relation: tuple[tuple[Relation, Fanouts], ...] = ()
+    #: True if every seed has a subgraph of its own. Sampling by time always is disjoint.
     disjoint: bool = False
-    temporal: TemporalStrategy = TemporalStrategy.UNIFORM
+    temporal: TemporalStrategy = TemporalStrategy.UNIFORM  # which neighbours to pick in sampling by time
+    #: with times, neighbours must not be older than this before the seed's time, in the unit of the
+    #: times; None: they may be of any age
     time_window: int | None = None
-    subgraph: Subgraph = Subgraph.DIRECTIONAL
+    subgraph: Subgraph = Subgraph.DIRECTIONAL  # which edges the minibatch has
+    #: "hop", "layers" or "epoch": the destinations of a minibatch share a random word per source,
+    #: keyed by this, so that fewer distinct nodes are sampled (LABOR, Balin and Catalyurek 2023).
+    #: None: every destination picks by itself.
     labor: str | None = None
-    freeze: int | None = None
+    freeze: int | None = None  # with times, later seeds are sampled at this time; None: all at their own
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "fanouts", tuple(map(_checked_fanout, self.fanouts)))
@@ -147,16 +140,13 @@ class SamplingPlan:
 
     def settings(self) -> dict[str, Any]:
         """Returns the plan as JSON values, to compare on ranks and with saved states of loaders."""
+        rules = {name: getattr(value, "value", value) for name, value in vars(self).items()}
+        del rules["edge_ids"]  # they change no minibatch
+        unset = {name for name, value in rules.items() if value is None and name != "time_window"}
         return {
+            **{name: value for name, value in rules.items() if name not in {"by_relation", *unset}},
             "fanouts": list(self.fanouts),
             "fanouts_by_relation": [[list(name), list(own)] for name, own in self.by_relation],
-            "replacement": self.replacement.value,
-            "disjoint": self.disjoint,
-            "temporal": self.temporal.value,
-            "time_window": self.time_window,
-            "subgraph": self.subgraph.value,
-            **({} if self.labor is None else {"labor": self.labor}),
-            **({} if self.freeze is None else {"freeze": self.freeze}),
         }
 
     def summary(self) -> str:
@@ -180,13 +170,15 @@ class SamplingPlan:
             self.num_hops,
             [0 if isinstance(fanout, float) else fanout for fanout in fanouts],
             torch.tensor(shares, dtype=torch.float64) if any(shares) else None,
-            self.replacement is Replacement.WITH,
-            self.edge_ids,
-            self.temporal is TemporalStrategy.LAST,
-            -1 if self.time_window is None else self.time_window,
-            self.subgraph is Subgraph.INDUCED,
             coo,
-            0 if self.labor is None else 1 + LABOR.index(self.labor),
+            {
+                "replace": self.replacement is Replacement.WITH,
+                "edge_ids": self.edge_ids,
+                "last": self.temporal is TemporalStrategy.LAST,
+                "window": -1 if self.time_window is None else self.time_window,
+                "induced": self.subgraph is Subgraph.INDUCED,
+                "labor": 0 if self.labor is None else 1 + LABOR.index(self.labor),
+            },
         )
 
 
@@ -306,16 +298,14 @@ class NeighborChoice:
         fanouts = fanouts_by_relation(direction.fanouts(self.num_neighbors), relations)
         is_same = len(set(fanouts)) == 1
         is_induced = self.subgraph_type is SubgraphType.induced
+        shared = {one.name for one in dataclasses.fields(SamplingPlan)} & vars(self).keys()
         return SamplingPlan(
             fanouts[0] if is_same else (0,) * len(fanouts[0]),
             Replacement.WITH if self.replace else Replacement.WITHOUT,
             by_relation=() if is_same else tuple(zip(relations, fanouts, strict=True)),
-            disjoint=self.disjoint,
             temporal=TemporalStrategy(self.temporal_strategy),
-            time_window=self.time_window,
             subgraph=Subgraph.INDUCED if is_induced else Subgraph.DIRECTIONAL,
-            labor=self.labor,
-            freeze=self.freeze,
+            **{name: getattr(self, name) for name in shared},
         )
 
 
