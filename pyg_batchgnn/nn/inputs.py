@@ -583,7 +583,7 @@ class HaloPass:
 
     def inputs(self, layer: int, x: Rows) -> Rows:
         """Returns ``x``, then cached rows of halo nodes; int8 codes stay. ``x``: [own rows, F]
-        of the layer before, or features in layer 1. Raises ValueError for another number of rows."""
+        of the layer before, or features in layer 1. Raises ValueError for another row count."""
         rows = self._rows
         if x.size(0) != rows.own_rows(layer):
             raise ValueError(
