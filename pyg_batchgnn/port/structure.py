@@ -336,11 +336,12 @@ class CopiedNodes:
     def of(cls, node: Tensor, per_hop: list[int], least: float) -> CopiedNodes | None:
         """Finds the distinct nodes of [N] ids, or the distinct numbers of another vector; None for
         less than ``least`` copies on average."""
+        node = node.contiguous()
         low, high = ops.extent(node)
         if not node.numel():
             return None
         if low >= 0 and high < 64 * node.numel():  # a bit for each
-            distinct, (place,) = ops.unique_nodes([node.contiguous()], high + 1)
+            distinct, (place,) = ops.unique_nodes([node], high + 1)
         else:
             distinct, place = node.unique(return_inverse=True)
         if node.numel() < least * distinct.numel():
@@ -407,7 +408,7 @@ class Copies:
             ids: Any = self._ids.get(name)
             per_hop = self._per_hop(name)
             fits = isinstance(ids, Tensor) and ids.dtype is torch.int64 and ids.shape == (sum(per_hop),)
-            fits = fits and not isinstance(self._batch, InducedBatch) and ops.extent(ids)[0] >= 0
+            fits = fits and not isinstance(self._batch, InducedBatch) and not (ids < 0).any()
             self._nodes[name] = CopiedNodes.of(ids, per_hop, self._least) if fits else None
         return self._nodes[name]
 

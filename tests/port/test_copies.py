@@ -303,7 +303,7 @@ class Since(Plain):
         self.since, self.code, self.days = since, pyg.PositionalEncoding(WIDTH), torch.nn.Embedding(9, WIDTH)
 
     def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor, time: Tensor, seed_time: Tensor) -> Any:
-        since = self.since(seed_time[batch] - time)
+        since = self.since(torch.stack([time, seed_time[batch] - time], dim=1)[:, 1])  # strided
         code = self.lin(self.code(since / 7)[:, :FEATURES]) * self.days((since % 9).abs().long())
         return self.convs[1](self.convs[0](F.relu(self.lin(x)) + code, edge_index), edge_index)
 
