@@ -33,6 +33,7 @@ from pyg_batchgnn.loader.schedule import WorkItem
 from pyg_batchgnn.loader.source import Source
 from pyg_batchgnn.loader.stats import LoaderCounters, LoaderStats, disk_counts, edge_counts, sampling_counters
 from pyg_batchgnn.sample import (
+    ENDS,
     AttributeRows,
     MacrobatchSampler,
     MacrobatchSeeds,
@@ -92,9 +93,7 @@ class GatheringExporter:
     def __init__(
         self, source: Source, form: PygForm, info: SampleInfo, transform_sampler_output: SamplerHook | None
     ) -> None:
-        self.form = form
-        self._source, self._info = source, info
-        self._hook = transform_sampler_output
+        self.form, self._source, self._info, self._hook = form, source, info, transform_sampler_output
 
     def export(self, minibatch: SampledMinibatch) -> Exported:
         exported = self.from_output(self.form.output(minibatch), minibatch)
@@ -126,15 +125,16 @@ class GatheringExporter:
 
 
 def remember_edges(batch: Any, minibatch: SampledMinibatch, form: PygForm) -> None:
-    """Registers the edges of a batch, so that accelerated layers find the minibatch behind them.
-    Batches from worker processes (which are copies), of several types, or without hops are not
-    registered."""
+    """Registers the edges of a batch, for layers that ask for the minibatch behind them, or for the
+    ids of nodes of several types. Not from worker processes, which are copies, or without hops."""
+    stores = batch.edge_stores if form.names is Names.TYPES and get_worker_info() is None else ()
+    for store in filter(lambda one: isinstance(one.get("edge_index"), Tensor), stores):
+        ENDS[store.edge_index] = [batch[name].get("n_id") for name in store._key[::2]]
     if form.names is not Names.NONE or form.subgraph is not SubgraphType.directional:
         return
     edges = minibatch.coo
-    handed_out = edges is not None and getattr(batch, "edge_index", None) is edges
-    if edges is not None and handed_out and get_worker_info() is None:
-        remember(edges, minibatch)
+    if edges is not None and getattr(batch, "edge_index", None) is edges and get_worker_info() is None:
+        remember(batch.edge_index, minibatch)
 
 
 class BlockExporter:

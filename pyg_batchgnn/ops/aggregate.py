@@ -40,6 +40,7 @@ def aggregate(
     source_scale: Tensor | None = None,
     target_scale: Tensor | None = None,
     self_scale: Tensor | None = None,
+    onto: Tensor | None = None,
     by_source: Sequence[Tensor] = (),
     reduce: str = "sum",
     out_dtype: torch.dtype | None = None,
@@ -68,6 +69,7 @@ def aggregate(
         edge_weight: [E]. Sums and means alone take this and the arguments to ``self_scale``.
         source_scale, target_scale: [>= N] and [D]; constant.
         self_scale: [D], or [1] for all.
+        onto: [D, F] of the result's dtype, constant, is added, in the place of ``self_scale``.
         by_source: the result of `transpose`; computed if it is empty and a gradient needs it.
         reduce: "sum", "mean" or "max".
         out_dtype: float32, float64 or bfloat16; None for that of ``x`` (float32 for float16).
@@ -78,21 +80,19 @@ def aggregate(
     dtype = out_dtype or (torch.float32 if x.dtype == torch.float16 else x.dtype)
     check_graph(x, indptr, indices, row, reduce, dtype)
     sizes = (indices.numel(), x.size(0) if row is None else row.numel(), indptr.numel() - 1)
-    scales = {
-        "edge_weight": edge_weight,
-        "source_scale": source_scale,
-        "target_scale": target_scale,
-        "self_scale": self_scale,
-    }
+    scales = {"edge_weight": edge_weight, "source_scale": source_scale, "target_scale": target_scale}
+    scales["self_scale"] = self_scale
     _check_factors({name: one for name, one in scales.items() if one is not None}, reduce, *sizes)
+    form = (sizes[2], x.size(1)), dtype, False, None
+    if onto is not None and (tuple(onto.shape), onto.dtype, onto.requires_grad, self_scale) != form:
+        raise ValueError(f"onto must be {dtype} {list(form[0])}, constant, without self_scale")
     if by_source:
         check_by_source(by_source, x.size(0), indptr, indices)
     elif torch.is_grad_enabled() and x.requires_grad:
         by_source = transposed(indptr, indices, x.size(0))
     rows = x if x.stride(-1) == 1 else x.contiguous()
-    return _launch(
-        rows, indptr, indices, row=row, by_source=by_source, reduce=reduce, out_dtype=dtype, **scales
-    )
+    options = {"row": row, "by_source": by_source, "reduce": reduce, "self_input": onto, **scales}
+    return _launch(rows, indptr, indices, out_dtype=dtype, **options)  # type: ignore[arg-type]
 
 
 def _launch(
@@ -320,12 +320,8 @@ def _check_edges(indptr: Tensor, indices: Tensor, row: Tensor | None, rows: int)
 def _check_factors(scales: Mapping[str, Tensor], reduce: str, edges: int, sources: int, targets: int) -> None:
     if scales and reduce not in SUMS:
         raise ValueError(f"{reduce!r} takes no weights, got {', '.join(scales)}; {' and '.join(SUMS)} do")
-    least = {
-        "edge_weight": edges,
-        "source_scale": sources,
-        "target_scale": targets,
-        "self_scale": min(sources, targets),
-    }
+    least = {"edge_weight": edges, "source_scale": sources, "target_scale": targets}
+    least["self_scale"] = min(sources, targets)
     for name, scale in scales.items():
         if name in ("source_scale", "target_scale") and scale.requires_grad and torch.is_grad_enabled():
             raise ValueError(f"{name} gets no gradient; give its product with edge_weight as edge_weight")

@@ -34,6 +34,7 @@ from pyg_batchgnn.port.structure import (
     prefix,
     sampled_batch,
 )
+from pyg_batchgnn.sample import ENDS
 from pyg_batchgnn.types import Relation, SampledMinibatch
 
 
@@ -118,7 +119,9 @@ class Batch:
         edges = {name: store.get("edge_index") for name, store in of_edges.items()}
         if not all(map(are_plain_edges, edges.values())):
             return None
-        nodes = {name: _num_nodes(store) for name, store in of_nodes.items()}
+        nodes = {name: store.num_nodes or 0 for name, store in of_nodes.items()}
+        if isinstance(x := of_nodes[None].get("x") if None in of_nodes else None, Tensor):
+            nodes[None] = x.size(0)
         per_hop = {name: store.get("num_sampled_nodes") for name, store in of_nodes.items()}
         edges_per_hop = {name: store.get("num_sampled_edges") for name, store in of_edges.items()}
         found = sampled_batch(edges, nodes, per_hop, edges_per_hop)
@@ -328,11 +331,6 @@ def _all_stores(source: Data | HeteroData) -> dict[Any, Any]:
     return {**of_nodes, **of_edges}
 
 
-def _num_nodes(store: Any) -> int:
-    x = store.get("x")
-    return x.size(0) if isinstance(x, Tensor) and store._key is None else store.num_nodes or 0
-
-
 def _seeds(source: Data, nodes: int, first: int) -> int:
     links = "edge_label_index" in source or any(name in source for name in _TRIPLETS)
     if links and source.get("batch_size") is None:  # what a `Batch` calls so is the number of its graphs
@@ -538,7 +536,9 @@ def _as_given(arguments: dict[str, Any]) -> Bound | None:
         return Count(one, Form.prefix("nodes", None, 0)) if name == "batch_size" and one == seeds else one
 
     made = {name: described(name, one) for name, one in arguments.items()}
-    ids = {name: one.node for name, one in sampled.nodes.items()} if sampled else {}
+    ids: dict[Any, Any] = {name: one.node for name, one in sampled.nodes.items()} if sampled else {}
+    for relation, one in edges.items() if by_type else ():
+        ids.update(zip(relation[::2], ENDS.get(one, ()), strict=False))
     return Bound(made, structure, None, ids=ids)
 
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.weak import WeakIdRef
 
 from pyg_batchgnn import nn, ops
 from pyg_batchgnn.port import foreign, rules
@@ -158,8 +157,8 @@ class Tracing:
 class Call:
     """One call of an accelerated model. It runs the captured graph that fits."""
 
-    def __init__(self, model: torch.nn.Module, tracing: Tracing, bound: Bound) -> None:
-        self._model, self._tracing, self._bound = model, tracing, bound
+    def __init__(self, model: torch.nn.Module, tracing: Tracing, bound: Bound, modules: list[Any]) -> None:
+        self._model, self._tracing, self._bound, self._modules = model, tracing, bound, modules
         self._trees = {
             name: one.attributes() if isinstance(one, Batch) else one for name, one in bound.arguments.items()
         }
@@ -212,8 +211,8 @@ class Call:
                 tuple((name, place(one)) for name, one in tree.items()) if isinstance(tree, Mapping) else None
             )
 
-        modules = tuple((hash(tuple(vars(one))), one.training) for one in self._model.modules())
-        learns = tuple(one.requires_grad for one in _tensors_of(self._model))
+        modules = tuple((hash(tuple(vars(one))), one.training) for one in self._modules)
+        learns = tuple(one.requires_grad for one in _tensors_of(self._modules))
         return place(self._trees), self._bound.structure.hops, modules, learns, nn.current_products()
 
     def capture(self, function: CapturedFunction, arguments: Any, run: Any, exact: bool = False) -> Any:
@@ -350,15 +349,15 @@ class Call:
 
     def _known(self, program: Program, inputs: Sequence[Any]) -> Known | None:
         """Returns the rows of earlier batches, if prediction encodes each node once."""
-        if self._memo is None or not program.shared or (beside := program.beside()) is None:
+        if self._memo is None or not program.shared or (beside := program.beside) is None:
             return None
         given = dict(zip(program.recording.inputs, inputs, strict=True))
         numbers = [given[one] for one in beside if not isinstance(given[one], Tensor)]
         others = [given[one] for one in beside if isinstance(given[one], Tensor)]
-        if any(one.is_inference() for one in (*others, *_tensors_of(self._model))):
+        if any(one.is_inference() for one in (*others, *_tensors_of(self._modules))):
             return None  # they have no versions
-        state = _state(self._model, others), numbers, torch.is_inference_mode_enabled()
-        return self._memo.of(program, state)
+        state, alive = _state(self._modules, others)
+        return self._memo.of(program, (state, numbers, torch.is_inference_mode_enabled()), alive)
 
     def _splits(self, graph: Graph, inputs: Sequence[Any]) -> bool:
         """Returns whether the backward pass needs the rows of the seeds alone: not if rows depend
@@ -375,20 +374,20 @@ class Call:
         )
 
     def _taking_gradients(self, inputs: Sequence[Any]) -> list[Tensor]:
-        tensors = (*inputs, *_tensors_of(self._model))
+        tensors = (*inputs, *_tensors_of(self._modules))
         found = {id(one): one for one in tensors if isinstance(one, Tensor) and one.requires_grad}
         return list(found.values())
 
     def _with_seed_rows(self, graph: Graph, inputs: Sequence[Any]) -> Any:
         """Returns all rows. The backward pass keeps the seeds' rows only: if a gradient for another
         row arrives, all are computed again. None if dropout then differs."""
-        before, state = torch.get_rng_state(), _state(self._model)
+        before, state = torch.get_rng_state(), _state(self._modules)
 
         def every() -> Any:
             return self._outputs(graph, inputs, seeds=False)[0]
 
         def again() -> Any:
-            if _state(self._model) != state:
+            if _state(list(self._model.modules()))[0] != state[0]:
                 raise RuntimeError(
                     "the loss uses rows beyond the seeds, which backward() computes again, but a mode, "
                     "an option, a parameter or a buffer of the model changed after forward"
@@ -446,23 +445,22 @@ class _SeedRows(torch.autograd.Function):
 _ERRORS = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError)
 
 
-def _state(model: torch.nn.Module, others: Sequence[Tensor] = ()) -> Any:
-    modules = [
-        (WeakIdRef(one), [(name, value) for name, value in vars(one).items() if type(value) in SCALARS])
-        for one in model.modules()
-    ]
-    tensors = [one for one in (*_tensors_of(model), *others) if not one.is_inference()]
+def _state(modules: Sequence[torch.nn.Module], others: Sequence[Tensor] = ()) -> tuple[Any, Any]:
+    """Returns what a model computes with, and the objects whose numbers are in it."""
+    options = [[one for one in vars(module).items() if type(one[1]) in SCALARS] for module in modules]
+    tensors = [one for one in (*_tensors_of(modules), *others) if not one.is_inference()]
     memory = [one.data_ptr() if one.layout is torch.strided else 0 for one in tensors]
-    return modules, [(WeakIdRef(one), one._version) for one in tensors], memory
+    versions = [(id(one), one._version) for one in tensors]
+    return (list(map(id, modules)), options, versions, memory), (modules, tensors)
 
 
-def _tensors_of(model: torch.nn.Module) -> list[Tensor]:
+def _tensors_of(modules: Sequence[torch.nn.Module]) -> list[Tensor]:
     """Returns parameters and buffers, those in several places several times."""
-    every = (own for one in model.modules() for own in (one._parameters, one._buffers))
+    every = (own for one in modules for own in (one._parameters, one._buffers) if own)
     return [one for own in every for one in own.values() if one is not None]
 
 
-SCALARS = (int, float, bool, str, type(None))
+SCALARS: frozenset[Any] = frozenset((int, float, bool, str, type(None)))
 
 
 def first_rows(one: Any, axis: Any, bound: Bound) -> Any:

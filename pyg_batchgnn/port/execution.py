@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import torch
@@ -24,7 +24,7 @@ from pyg_batchgnn.port.program import (
     rate_of,
 )
 from pyg_batchgnn.port.recording import Count, Edges, Nodes, Ref, Refusal, Way, mapped, refs, tensors
-from pyg_batchgnn.port.structure import FLOATS, Copies, Known, Structure, looked_up, prefix
+from pyg_batchgnn.port.structure import FLOATS, CopiedNodes, Copies, Known, Structure, looked_up, prefix
 
 
 @dataclass
@@ -53,17 +53,36 @@ def run(frame: Frame, inputs: Sequence[Any], copies: Copies, known: Known | None
         copies, own = copies.renewed(own, known)
     structure = copies.distinct() if own else frame.structure
     distinct = replace(frame, structure=structure, values=ChainMap(own, frame.values))
+    of_values: dict[int | None, tuple[Frame, CopiedNodes | None]] = {None: (frame, None)}
     for step in program.steps:
         shares = step.shares is not None and own.keys() >= set(step.shares)
-        run_step(distinct if shares else frame, step)
-        for one in step.results(program) if step.shares is not None else ():
-            _share(frame, one, distinct if shares else None, copies, known)
+        if step.origin not in of_values:
+            of_values[step.origin] = _by_value(frame, step.origin, copies)
+        inside, nodes = of_values[step.origin]
+        if not (shares and known is not None and known.has(program.axes[step.result])):
+            run_step(distinct if shares else inside, step)
+        for one in step.results(program):
+            if step.shares is not None:
+                _share(frame, one, distinct if shares else None, copies, known)
+            elif nodes is not None:
+                rows = take(inside, Ref(one), step.hops)
+                frame.values[one] = partial(nodes.spread, rows, frame.rows(program.axes[one], step.hops))
         for one in step.frees:
             frame.values.pop(one, None)
             own.pop(one, None)
     if known is not None:
-        known.finish()
+        known.memo.known[program] = known  # now that the batch has computed all of its rows
     return [_value(frame, *output) for output in program.outputs]
+
+
+def _by_value(frame: Frame, number: Any, copies: Copies) -> tuple[Frame, CopiedNodes | None]:
+    """Returns a frame of the distinct numbers of a vector, and where they are, if they are few."""
+    name, value = frame.program.axes[number].name, take(frame, Ref(number), frame.program.need[number])
+    nodes = copies.of_values(name, value)
+    if nodes is None:
+        return frame, None
+    values = ChainMap({number: value[nodes.first]}, frame.values)
+    return replace(frame, structure=copies.distinct({name: nodes}), values=values), nodes
 
 
 def _share(frame: Frame, number: int, distinct: Frame | None, copies: Copies, known: Known | None) -> None:
@@ -72,11 +91,15 @@ def _share(frame: Frame, number: int, distinct: Frame | None, copies: Copies, kn
     axis: Any = frame.program.axes[number]
     hops = frame.program.need[number]
     count = computed = frame.rows(axis, hops)
-    if distinct is not None:
+    if distinct is not None and known is not None and known.has(axis):
+        rows, computed = known.of(axis.name).tables.get(number), 0
+        distinct.values[number] = rows
+    elif distinct is not None:
         rows = take(distinct, Ref(number), hops)
         computed = rows.size(0)
         if known is not None:
             rows = known.of(axis.name).keep(number, rows) if number in frame.program.kept else None
+    if distinct is not None:
         frame.values[number] = partial(copies.nodes(axis.name).spread, rows, count)  # type: ignore[union-attr]
     before = frame.encoded.get(axis.name, (0, 0))
     frame.encoded[axis.name] = max(before[0], count), max(before[1], computed)
@@ -225,13 +248,16 @@ def _add_up(frame: Frame, step: ProgramStep) -> tuple[Tensor, bool]:
     own: Any = None
     own_ref: Any = None
     terms: list[nn.Terms] = []
+    of_few: list[Any] = []
     targets: Any = nn.LayerRows(rows, rows)
     for part in step.parts:
         if part.call.message_passing is None:
             continue
         conv: Any = module_of(part.call, frame.model)
         given, values = _conv_input(frame, part, conv)
-        found, read = conv.terms(given, **values), part.call.reads.targets
+        few, read = _few_sources(frame, part, given, conv, values), part.call.reads.targets
+        found = nn.Terms(root=conv.lin_r.weight, bias=conv.lin_l.bias) if few else conv.terms(given, **values)
+        of_few += few
         if own is None:
             own, own_ref, targets = given.own_rows(), read, given.graph
         elif read != own_ref and found.root is not None:
@@ -249,8 +275,24 @@ def _add_up(frame: Frame, step: ProgramStep) -> tuple[Tensor, bool]:
         else:
             x = take(frame, ref, step.hops, in_place=True)
             terms.append(nn.Terms((nn.RowProduct(x, linear.weight),), bias=linear.bias))
-    ending = _ending_of_conv(frame, step, frame.model.training)
-    return nn.total(terms, own, targets, ending, training=True), ending is not None
+    ending = None if of_few else _ending_of_conv(frame, step, frame.model.training)
+    total = nn.total(terms, own, targets, ending, training=True)
+    return reduce(lambda sums, add: add(onto=sums), of_few, total), ending is not None
+
+
+def _few_sources(frame: Frame, part: ProgramStep, given: nn.ConvInput, conv: Any, values: Any) -> list[Any]:
+    """Returns what adds the neighbours' term of a SAGE layer to its others, if the rows of the
+    sources are shared, and so few that their product is less work than that of the targets."""
+    x, graph, shared = given.x, given.graph, part.call.reads.sources.number in frame.program.shared
+    if not (shared and isinstance(x, nn.RowView) and isinstance(conv, nn.SAGEConv)):
+        return []
+    if 2 * len(x.table) > graph.num_targets or values or conv.normalize or conv.project:
+        return []
+    by = conv.aggregations[type(conv.aggr_module)]
+    if not conv.root_weight or by not in ops.SUMS:
+        return []
+    table = ops.linear([x.table], [conv.lin_l.weight])
+    return [partial(ops.aggregate, table, graph.indptr, graph.indices, row=x.row, reduce=by)]
 
 
 def _conv_input(frame: Frame, step: ProgramStep, conv: Any) -> tuple[nn.ConvInput, dict[str, Any]]:

@@ -133,7 +133,7 @@ def _some_call(
         if module is not model and must_be_called(module):
             raise LayerwiseError(f"{path} has hooks or is no longer as PyG made it")
     bound = Bound(arguments, structure, dict.fromkeys(names, 2))
-    return Call(model, Tracing(model._batchgnn.trims), bound), names_of
+    return Call(model, Tracing(model._batchgnn.trims), bound, list(model.modules())), names_of
 
 
 def _captured(model: TracedModel, call: Call) -> CapturedFunction:

@@ -1,7 +1,7 @@
 """The modules that are one step of a captured graph: convolutions, linear layers, norms and others.
 
-While a model is captured, the ``forward`` of their classes is a function that calls one operator,
-which names the module and its arguments. The operator has a fake kernel alone.
+While a model is captured, the ``forward`` of their classes calls one function, which names the
+module and its arguments, and makes a fake result alone.
 """
 
 from __future__ import annotations
@@ -22,11 +22,6 @@ from pyg_batchgnn.nn.models import is_row_wise_norm
 from pyg_batchgnn.port import foreign, rules
 from pyg_batchgnn.port.recording import Refusal, mapped
 
-_library = torch.library.Library("pyg_batchgnn_port", "DEF")
-_library.define("leaf(Tensor[] tensors, int module, str names, Tensor? learns) -> Tensor[]")
-_library.define("returned(Tensor tensor) -> Tensor")
-LEAF = torch.ops.pyg_batchgnn_port.leaf.default
-RETURNED = torch.ops.pyg_batchgnn_port.returned.default
 #: Between the kind of a leaf and the names of its tensors.
 _BETWEEN = "\x1f"
 #: The ``forward``, or ``propagate``, of the classes of leaves, and the names of their arguments.
@@ -60,7 +55,7 @@ def kind_of_leaf(module: torch.nn.Module, trims: Sequence[type[torch.nn.Module]]
         users = foreign.is_users(module) and not isinstance(module, tuple(trims))
         return "propagate" if users else "conv"
     kind = rules.kind_of(module)
-    known = kind in (*rules.LINEAR, *_OF_ONE)
+    known = kind in (*rules.LINEAR, *_OF_ONE) or rules.encodes_columns(module)
     return "one" if known or (is_row_wise_norm(module) and kind is not torch.nn.Identity) else None
 
 
@@ -92,10 +87,6 @@ def _original(module: Any, name: str) -> Any:
     raise AssertionError(name)
 
 
-#: Is given to leaves whose parameters take gradients, so that their results say that they do.
-_LEARNS = torch.zeros((), requires_grad=True)
-
-
 @torch._dynamo.assume_constant_result  # type: ignore[untyped-decorator]
 def captures() -> bool:
     """Returns whether this thread captures a model for `accelerate`."""
@@ -107,14 +98,23 @@ def _learns(number: int) -> bool | None:
     """Returns whether a leaf module has parameters with gradients; None if it is no leaf."""
     capture = now.capture
     module = None if capture is None or number in capture.written else capture.modules.get(number)
-    if module is None or all((type(module), one) not in _originals for one, _ in _FORWARDS.values()):
+    if module is None or kind_of_leaf(module) is None:
         return None
     return any(one.requires_grad for one in module.parameters())
 
 
 def _call(module: Any, tensors: list[Tensor], names: list[str]) -> list[Tensor]:
-    learns = _LEARNS if _learns(id(module)) else None
-    return LEAF(tensors, id(module), _BETWEEN.join(names), learns)
+    return LEAF(tensors, id(module), _BETWEEN.join(names), _learns(id(module)))
+
+
+@torch.compiler.allow_in_graph  # type: ignore[untyped-decorator]
+def LEAF(tensors: list[Tensor], module: int, names: str, learns: bool | None) -> list[Tensor]:  # noqa: N802
+    """Stands for a call of a leaf module in a graph, which the tracer asks for a fake result."""
+    made = _fake(tensors, module, names)
+    takes_gradient = learns or any(one.requires_grad for one in tensors)
+    if not torch.is_grad_enabled() or not takes_gradient or not made.is_floating_point():
+        return [made]
+    return [made.requires_grad_().clone()]
 
 
 def _packed(given: Mapping[str, Any]) -> tuple[list[Tensor], list[str]] | None:
@@ -142,7 +142,7 @@ def _conv_forward(self: Any, *args: Any, **kwargs: Any) -> Any:
 
 def _forward_of_one(self: Any, *args: Any, **kwargs: Any) -> Any:
     simple = not kwargs and len(args) > 0 and isinstance(args[0], (Tensor, list))
-    simple = simple and all(one is None for one in args[1:])
+    simple = simple and all(one is None or isinstance(one, list) for one in args[1:])  # names of columns
     if not is_dynamo_compiling() or not simple or _learns(id(self)) is None:
         return _original(self, "forward")(self, *args, **kwargs)
     several = isinstance(args[0], list)
@@ -206,21 +206,25 @@ def in_place(functions: Mapping[tuple[type, str], Any]) -> Iterator[None]:
         put(before)
 
 
-def _fake(tensors: Sequence[Tensor], module: int, names: str, _: Any) -> list[Tensor]:
+def _fake(tensors: Sequence[Tensor], module: int, names: str) -> Tensor:
     found, leaf = now.capture.modules[module], Leaf.of(tensors, module, names)
     if leaf.plain is not None:
-        return [torch.empty_like(leaf.plain)]
+        return torch.empty_like(leaf.plain)
     if not isinstance(found, MessagePassing):
-        return [_fake_of_one(found, tensors)]
+        return _fake_of_one(found, tensors)
     x, result = leaf.args[0], _small(found, leaf)
     if not isinstance(result, Tensor) or not result.dim() or result.size(0) != 2:
         raise Refusal(f"{rules.kind_of(found).__name__} returns something else than a row for each node")
     rows = x[1] if isinstance(x, tuple) else x
-    return [rows.new_empty((rows.size(0), *result.shape[1:]), dtype=result.dtype)]
+    return rows.new_empty((rows.size(0), *result.shape[1:]), dtype=result.dtype)
 
 
 def _fake_of_one(module: Any, tensors: Sequence[Tensor]) -> Tensor:
     kind, x = rules.kind_of(module), tensors[0]
+    if rules.encodes_columns(module):
+        weight = next(module.parameters(), x)
+        dtype = torch.promote_types(x.dtype, weight.dtype) if x.is_floating_point() else weight.dtype
+        return x.new_empty((x.size(0), len(module.stats_list), module.out_channels), dtype=dtype)
     if kind is _JUMPS and module.mode == "cat":
         return x.new_empty((*x.shape[:-1], sum(one.size(-1) for one in tensors)))
     if kind not in rules.LINEAR and kind is not torch_geometric.nn.MLP:
@@ -269,10 +273,7 @@ def calm(module: torch.nn.Module, keeps: Callable[[Any], bool] = lambda _: False
         torch.set_rng_state(state)
 
 
-def _no_backward(*_: Any) -> Any:
-    raise AssertionError("programs and graphs have the backward passes of what leaves stand for")
-
-
-for _name, _kernel in (("leaf", _fake), ("returned", torch.empty_like)):
-    torch.library.register_fake(f"pyg_batchgnn_port::{_name}", _kernel, lib=_library)
-    torch.library.register_autograd(f"pyg_batchgnn_port::{_name}", _no_backward, lib=_library)
+@torch.compiler.allow_in_graph  # type: ignore[untyped-decorator]
+def RETURNED(one: Tensor) -> Tensor:  # noqa: N802
+    """Marks a tensor that ``forward`` returns."""
+    return one.clone()

@@ -10,6 +10,7 @@ import operator
 from collections import Counter as Counted
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -52,6 +53,7 @@ class ProgramStep:
     frees: list[int] = field(default_factory=list)  # the values that nobody reads after this step
     #: the rows of nodes that it reads, if the copies of a node share its result; else None
     shares: list[int] | None = None
+    origin: int | None = None  # the vector of numbers that alone tells its rows, one by one
 
     @property
     def calls(self) -> list[Call]:
@@ -89,6 +91,9 @@ class Program:
     ) -> None:
         self.recording, self.seeds, self.shared = recording, seeds, shared
         self.axes = recording.axes
+        self.origins = {} if layerwise else _origins(recording, model, shared)
+        #: by value, what tells its rows apart: their nodes, or a vector of numbers
+        self.group: dict[int, Any] = dict.fromkeys(shared, "node") | self.origins
         self.need: dict[int, int] = {}
         #: what each output is, and how far its rows are computed
         self.outputs: list[tuple[Any, int]] = []
@@ -148,6 +153,7 @@ class Program:
         of_nodes = isinstance(self.axes[call.args[0].number], Nodes)
         return of_nodes and bool(axes) and all(isinstance(one, SeedIds) for one in axes)
 
+    @cached_property
     def beside(self) -> list[int] | None:
         """Returns the inputs from which shared values are computed beside rows of nodes; None if
         they depend on anything else of the batch."""
@@ -194,7 +200,7 @@ def _fused(program: Program, model: torch.nn.Module) -> list[ProgramStep]:
         relu, drop, read = is_relu(call, model), is_dropout(call, model), refs((call.args, call.kwargs))
         before = made.get(read[0]) if call.by_row and read and (drop or len(read) == 1) else None
         alone = before is not None and readers[before.result] == 1 and before.hops == step.hops
-        alone = alone and (before is None or (before.result in program.shared) == (number in program.shared))
+        alone = alone and (before is None or program.group.get(before.result) == program.group.get(number))
         for operand in _operands(step, made, readers, program, model):
             steps.remove(operand)
             step.parts += operand.parts or [operand]
@@ -215,6 +221,7 @@ def _fused(program: Program, model: torch.nn.Module) -> list[ProgramStep]:
     for step in steps:
         rows = [one for one in step.reads if isinstance(program.axes[one], Nodes)]
         step.shares = rows if step.result in program.shared else None
+        step.origin = program.origins.get(step.result)
     last = {one: step for step in steps for one in (*step.reads, step.result)}
     for number in last.keys() - set(refs(recording.output)):
         last[number].frees.append(number)
@@ -237,7 +244,7 @@ def _operands(
         part = made.get(leaf.number) if isinstance(leaf, Ref) else None
         if part is None or readers[part.result] != 1 or part.hops != step.hops or part.relu or part.dropout:
             return []
-        if (part.result in program.shared) != (step.result in program.shared):
+        if program.group.get(part.result) != program.group.get(step.result):
             return []
         if not (part.parts or _is_summand(part.call, model)) or part.call.columns != call.columns:
             return []
@@ -318,6 +325,26 @@ def shared_values(
             pays |= _types(call.results, recording)
     used = {one for call in calls for one in (*call.results, *refs((call.args, call.kwargs)))}
     return frozenset(one for one in found & used if _types([one], recording) <= pays)
+
+
+def _origins(recording: Recording, model: torch.nn.Module, shared: frozenset[int]) -> dict[int, int]:
+    """Returns, by value, the computed vector from which alone its rows follow, one by one, where
+    they meet parameters. It may have few numbers, as the days since each row do."""
+    found: dict[int, int] = {}
+    pays = set[int]()
+    for call in recording.calls:
+        read = refs((call.args, call.kwargs))
+        of = {found.get(one, -1) for one in read if _types([one], recording)}
+        drops = is_dropout(call, model) or drops_now(call, model)
+        if not shared.isdisjoint(call.results):
+            continue
+        if len(of) == 1 and -1 not in of and not drops and _is_of_node(call, recording, model):
+            found.update(dict.fromkeys(call.results, max(of)))
+            meets = isinstance(call.target, ModuleCall) or FIXED in (recording.axes[one] for one in read)
+            pays.update(of if meets and call.columns else ())
+        elif len(call.results) == 1 and _types(call.results, recording) and not call.columns:
+            found[call.results[0]] = call.results[0]
+    return {number: one for number, one in found.items() if one in pays and one != number}
 
 
 def _types(values: Sequence[int], recording: Recording) -> set[TypeName]:

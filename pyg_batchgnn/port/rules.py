@@ -205,16 +205,6 @@ def _sets_in_rows(x: Any, index: Any, value: Any, rows: HasRows) -> bool:
     return dims == x[index].dim() if rows(value) else dims < x[index].dim()
 
 
-def _dim(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    for key in ("dim", "axis", "start_dim", "dims"):
-        if key in kwargs:
-            return kwargs[key]
-    place = _ALONG[name]
-    if len(args) > place and not isinstance(args[place], Tensor):
-        return args[place]
-    return _DEFAULT_DIM.get(name)
-
-
 def _is_along_columns(
     name: str, args: Sequence[Any], kwargs: Mapping[str, Any], given: Sequence[Tensor], rows: HasRows
 ) -> bool:
@@ -225,7 +215,9 @@ def _is_along_columns(
     every = name in ("cat", "concat", "concatenate", "stack", "cosine_similarity")
     if not (all(map(rows, given)) if every else rows(given[0]) and not any(map(rows, given[1:]))):
         return False
-    dim = _dim(name, args, kwargs)
+    named = [kwargs[key] for key in ("dim", "axis", "start_dim", "dims") if key in kwargs]
+    by_place = [one for one in args[_ALONG[name] : _ALONG[name] + 1] if not isinstance(one, Tensor)]
+    dim = next(iter((*named, *by_place)), _DEFAULT_DIM.get(name))
     if name == "softmax" and dim is None:
         dim = 1 if given[0].dim() == 2 else 0  # as torch chooses for a matrix
     dims = dim if isinstance(dim, (tuple, list)) else (dim,)
@@ -289,6 +281,16 @@ def kind_of(module: torch.nn.Module) -> type[torch.nn.Module]:
     return getattr(module, "stands_for", type(module))
 
 
+#: Encoders of the columns of one kind, of pytorch-frame, that compute each row by itself.
+_OF_COLUMNS = ("Embedding", "Linear", "Stack", "ExcelFormer", "Timestamp")
+
+
+def encodes_columns(module: Any) -> bool:
+    kind = kind_of(module)
+    known = kind.__name__.removesuffix("Encoder") in _OF_COLUMNS
+    return known and kind.__module__ == "torch_frame.nn.encoder.stype_encoder" and module.post_module is None
+
+
 def computes_rows(module: torch.nn.Module) -> bool:
     """Returns whether a module that is captured as one step computes each row by itself."""
     kind = kind_of(module)
@@ -297,7 +299,7 @@ def computes_rows(module: torch.nn.Module) -> bool:
         return all(map(computes_rows, norms))
     if kind is torch_geometric.nn.InstanceNorm:
         return not takes_row_statistics(module)
-    return kind in _BY_ROW or is_row_wise_norm(module)
+    return kind in _BY_ROW or is_row_wise_norm(module) or encodes_columns(module)
 
 
 def takes_row_statistics(module: torch.nn.Module) -> bool:

@@ -320,7 +320,7 @@ def sampled_batch(
 
 #: Fewer copies for each distinct node do not pay for finding and spreading them.
 LEAST_COPIES = 1.2
-_CHUNK = 2048  # rows that are compared at a time, so that they stay in a cache
+_CHUNK = 1 << 18  # bytes of rows that are compared at a time, so that they stay in a cache
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by the bytes of an element
 
 
@@ -334,18 +334,24 @@ class CopiedNodes:
 
     @classmethod
     def of(cls, node: Tensor, per_hop: list[int], least: float) -> CopiedNodes | None:
-        """Finds the distinct nodes of [N] ids; None for less than ``least`` copies on average."""
-        low, high = ops.extent(node) if node.numel() else (-1, -1)
-        if low < 0:
+        """Finds the distinct nodes of [N] ids, or the distinct numbers of another vector; None for
+        less than ``least`` copies on average."""
+        node = node.contiguous()
+        low, high = ops.extent(node)
+        if not node.numel():
             return None
-        distinct, (place,) = ops.unique_nodes([node.contiguous()], high + 1)
+        if low >= 0 and high < 64 * node.numel():  # a bit for each
+            distinct, (place,) = ops.unique_nodes([node], high + 1)
+        else:
+            distinct, place = node.unique(return_inverse=True)
         if node.numel() < least * distinct.numel():
             return None
         first = torch.full_like(distinct, node.numel())
         first.scatter_reduce_(0, place, torch.arange(node.numel()), "amin")
         first, order = first.sort()
         ends = torch.searchsorted(first, torch.tensor([0, *per_hop]).cumsum(0))
-        return cls(first, order.argsort()[place], ends.diff().tolist())
+        rank = torch.empty_like(order).scatter_(0, order, torch.arange(order.numel()))
+        return cls(first, rank[place], ends.diff().tolist())
 
     def rows_of(self, value: Any) -> Any:
         """Returns an attribute's rows of the distinct nodes. None if the rows of two copies differ,
@@ -357,8 +363,9 @@ class CopiedNodes:
             return None
         rows = ops.gather_rows(value, self.first)
         bits, of_rows = _bits(value), _bits(rows)
-        for begin in range(0, value.size(0), _CHUNK):
-            part = bits[begin : begin + _CHUNK]
+        chunk = max(1, _CHUNK // max(1, bits[:1].nbytes))
+        for begin in range(0, value.size(0), chunk):
+            part = bits[begin : begin + chunk]
             if not torch.equal(part, ops.gather_rows(of_rows, self.row[begin : begin + len(part)])):
                 return None
         return rows
@@ -399,9 +406,9 @@ class Copies:
     def nodes(self, name: TypeName) -> CopiedNodes | None:
         if name not in self._nodes:
             ids: Any = self._ids.get(name)
-            per_hop = [self._batch.counter(("nodes", name, hop)) for hop in range(self._batch.hops + 1)]
+            per_hop = self._per_hop(name)
             fits = isinstance(ids, Tensor) and ids.dtype is torch.int64 and ids.shape == (sum(per_hop),)
-            fits = fits and not isinstance(self._batch, InducedBatch)  # which has no copies
+            fits = fits and not isinstance(self._batch, InducedBatch) and not (ids < 0).any()
             self._nodes[name] = CopiedNodes.of(ids, per_hop, self._least) if fits else None
         return self._nodes[name]
 
@@ -420,17 +427,25 @@ class Copies:
             found[number] = self._rows[place]
         return found
 
-    def distinct(self) -> Structure:
+    def distinct(self, nodes: Mapping[TypeName, CopiedNodes | None] | None = None) -> Structure:
         """Returns the batch in which types with copies have their distinct nodes alone."""
         batch: Any = self._batch
 
         def of_type(name: TypeName, known: Any) -> Any:
-            one = self._nodes.get(name)
+            one = (self._nodes if nodes is None else nodes).get(name)
             if one is None or isinstance(known, int):
                 return known if one is None else len(one.first)
             return NodesByHop(one.per_hop, None if known.node is None else known.node[one.first])
 
         return replace(batch, nodes={name: of_type(name, known) for name, known in batch.nodes.items()})
+
+    def of_values(self, name: TypeName, value: Any) -> CopiedNodes | None:
+        """Returns the distinct numbers of a vector over the nodes of the first hops, if few."""
+        fits = value.dim() == 1 and value.dtype is torch.int64 and not isinstance(self._batch, InducedBatch)
+        return CopiedNodes.of(value, self._per_hop(name), self._least) if fits else None
+
+    def _per_hop(self, name: TypeName) -> list[int]:
+        return [self._batch.counter(("nodes", name, hop)) for hop in range(self._batch.hops + 1)]
 
     def renewed(self, rows: Mapping[int, Any], known: Known) -> tuple[Copies, dict[int, Any]]:
         """Returns the copies as if the nodes that are not known were the distinct ones, and their
@@ -459,7 +474,7 @@ class KnownNodes:
     place: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
     count: int = 0  # the rows in use
     tables: dict[int, Tensor] = field(default_factory=dict)  # by value
-    new: Tensor | None = None  # the rows that the batch of now computes
+    new: Tensor | None = None  # the rows that the batch of now computes; without any no step runs
 
     def renew(
         self, ids: Tensor, nodes: CopiedNodes, inputs: Mapping[int, Any]
@@ -469,20 +484,23 @@ class KnownNodes:
         views = {number: one for number, one in inputs.items() if isinstance(one, nn.RowView)}
         values = {**inputs, **{number: one.gather() for number, one in views.items()}}
         distinct = ids[nodes.first]
-        more = max(0, int(distinct.max()) + 1 - len(self.place))
-        self.place = torch.cat([self.place, self.place.new_full((more,), -1)])
+        if (more := int(distinct.max()) + 1) > len(self.place):
+            more = max(more, 2 * len(self.place)) - len(self.place)
+            self.place = torch.cat([self.place, self.place.new_full((more,), -1)])
         row = self.place[distinct]
         is_new = row < 0
         old = (~is_new).nonzero().view(-1)
         for number, value in values.items() if len(old) else ():
-            same = _bits(self.tables[number][row[old]]) == _bits(value[old])
-            is_new[old] |= ~same.view(len(old), -1).all(dim=1)
+            known, now = (
+                _bits(ops.gather_rows(*one)) for one in ((self.tables[number], row[old]), (value, old))
+            )
+            if not torch.equal(known, now):
+                is_new[old] |= (known != now).view(len(old), -1).any(dim=1)
         unplaced = row < 0
         count = self.count + int(unplaced.sum())
         row[unplaced] = torch.arange(self.count, count)
         self.place[distinct], self.count = row, count
         self.memo.computed[self.name] += int(is_new.sum())
-        is_new[0] |= not is_new.any()  # functions may not know what to do without rows
         new = is_new.nonzero().view(-1)
         self.new = row[new]
         rows = {number: one[new] for number, one in values.items()}
@@ -507,14 +525,16 @@ class Known:
     memo: Memo
     program: Any
     state: Any  # of the model, and of what else the program reads
+    alive: Any  # the objects whose numbers are in it
     types: dict[TypeName, KnownNodes] = field(default_factory=dict)
 
     def of(self, name: TypeName) -> KnownNodes:
         return self.types.setdefault(name, KnownNodes(self.memo, name))
 
-    def finish(self) -> None:
-        """Keeps the rows, once a batch has computed all of its own."""
-        self.memo.known[self.program] = self
+    def has(self, axis: Any) -> bool:
+        """Returns whether earlier batches have computed the rows of all nodes of a type."""
+        new = self.of(axis.name).new
+        return new is not None and not len(new)
 
 
 class Memo:
@@ -527,10 +547,10 @@ class Memo:
         self.known: dict[Any, Known] = {}  # by program
         self.computed = Counted[TypeName]()  # how many rows there were to compute
 
-    def of(self, program: Any, state: Any) -> Known:
+    def of(self, program: Any, state: Any, alive: Any) -> Known:
         """Returns what is known in this state; a batch that fails takes it away."""
         found = self.known.pop(program, None)
-        return found if found and found.state == state else Known(self, program, state)
+        return found if found and found.state == state else Known(self, program, state, alive)
 
     def grown(self, table: Tensor, rows: int) -> Tensor:
         """Returns a table [rows, ...] that begins with the rows of another one. Raises OSError if

@@ -213,7 +213,7 @@ def run(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> Any:
         return Plain()  # the first plain call says how wide lazy modules are
     _forget_if_changed(type(model), tracing)
     try:
-        call = Call(model, tracing, bound)
+        call = Call(model, tracing, bound, modules)
         arguments = call.arguments()
         entry = _entry(tracing, call)
     except Refusal as refusal:  # of objects in a batch
@@ -323,7 +323,7 @@ def learn_result(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> None
     """Captures a call to learn which results have a row per node, after a call that could not be
     traced because of lazy modules or hooks."""
     try:
-        call = Call(model, tracing, bound)
+        call = Call(model, tracing, bound, list(model.modules()))
         call.arguments()
         entry = _entry(tracing, call)
         reason = call.look(entry.function, lambda captured, _: call.translated(captured), entry.exact)

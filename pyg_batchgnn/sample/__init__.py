@@ -7,6 +7,7 @@ from pyg_batchgnn.late_imports import late_names
 if TYPE_CHECKING:
     from pyg_batchgnn.ops import keyed_permutation as keyed_permutation
     from pyg_batchgnn.ops import minibatch_key as minibatch_key
+    from pyg_batchgnn.sample.batch_edges import ENDS as ENDS
     from pyg_batchgnn.sample.batch_edges import HandedOut as HandedOut
     from pyg_batchgnn.sample.batch_edges import handed_out as handed_out
     from pyg_batchgnn.sample.batch_edges import remember as remember

@@ -48,22 +48,18 @@ class _Entry:
 
 #: By ``edge_index``. No value may hold that tensor or a view of it, which would keep it alive.
 _entries: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
+#: By the ``edge_index`` of a batch of several types, original ids of its sources and targets.
+ENDS: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 
 
 def remember(edge_index: Tensor, minibatch: SampledMinibatch) -> None:
     """Registers a minibatch as the sample behind ``edge_index``, which holds its edges in order."""
     if edge_index.is_inference():  # such a tensor has no version counter
         return
-    sample = HandedOut(
-        minibatch.node,
-        minibatch.indptr,
-        torch.empty(0, dtype=torch.int32),
-        list(minibatch.nodes_per_hop),
-        list(minibatch.edges_per_hop),
-        minibatch.key,
-        minibatch.seed,
-        minibatch.epoch,
-    )
+    counts = list(minibatch.nodes_per_hop), list(minibatch.edges_per_hop)
+    numbers = minibatch.key, minibatch.seed, minibatch.epoch
+    indices = torch.empty(0, dtype=torch.int32)
+    sample = HandedOut(minibatch.node, minibatch.indptr, indices, *counts, *numbers)
     _entries[edge_index] = _Entry(edge_index._version, ops.content_sums(edge_index), sample)
 
 

@@ -14,8 +14,8 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
-from pyg_batchgnn.port import encode_once, encoded_rows
-from pyg_batchgnn.port.structure import KnownNodes
+from pyg_batchgnn.port import encode_once, encoded_rows, execution
+from pyg_batchgnn.port.structure import Copies, KnownNodes
 from tests.support.ported_models import GRAPH
 from tests.support.random_models import FEATURES, WIDTH
 from tests.support.random_typed_models import TYPED
@@ -29,12 +29,13 @@ DOUBLE = torch.float64
 OPTIONS: dict[str, Any] = {"batch_size": 15, "seed": 3, "disjoint": True}
 
 
-def typed_batches(export: str = "pyg") -> list[Any]:
+def typed_batches(export: str = "pyg", copies: int = 1) -> list[Any]:
     data = TYPED.clone()
     for name in data.node_types:
         data[name].day = torch.arange(data[name].num_nodes).view(-1, 1).repeat(1, 6).view(-1, 2, 3) % 5
         data[name].mean = torch.full((data[name].num_nodes, 1), float("nan"), dtype=DOUBLE)
-    return list(MacrobatchNeighborLoader(data, [4, 3], ("a", SEEDS), **OPTIONS, export=export))
+    given = {**OPTIONS, "batch_size": 15 * copies, "export": export}
+    return list(MacrobatchNeighborLoader(data, [4, 3], ("a", SEEDS.repeat(copies)), **given))
 
 
 def plain_data() -> Data:
@@ -116,7 +117,26 @@ def test_rows_and_gradients_of_typed_batches(export: str) -> None:
         extra = {name: torch.rand(len(x), 1, dtype=DOUBLE) for name, x in batch.x_dict.items()}
         assert_as_plain(ours, plain, ours(other, extra=extra, **ids), plain.of(batch, extra=extra))
         assert encoded_rows(ours) == distinct(batch)
+        for more in (0, torch.rand(batch["a"].num_nodes, 1, dtype=DOUBLE)):  # plain calls
+            batch["a"].x = batch["a"].x + more
+            assert_as_plain(ours, plain, ours.of(batch), plain.of(batch))
+            assert encoded_rows(ours).items() >= ({} if isinstance(more, Tensor) else distinct(batch)).items()
     assert found_in(ours).reasons == [] and found_in(ours).notes == []
+
+
+def test_few_sources_are_multiplied_before_their_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, plain = (one.eval() for one in pair(Typed()))
+    of_few, found = execution._few_sources, list[int]()
+
+    def noted(*given: Any) -> Any:
+        made = of_few(*given)
+        return found.append(len(made)) or made
+
+    monkeypatch.setattr(execution, "_few_sources", noted)
+    with torch.no_grad():
+        for batch in typed_batches(copies=6):
+            assert_close(ours(batch), plain.of(batch), 1e-12)
+    assert any(found) and not all(found) and found_in(ours).reasons == []
 
 
 class Plain(torch.nn.Module):
@@ -272,6 +292,54 @@ def test_what_changes_is_encoded_again(change: Any, again: bool) -> None:
                     change(model, batch)
                 assert_close(ours(batch), plain(batch.x, batch.edge_index)[: batch.batch_size], 1e-12)
         assert again or encoded == before
+    assert found_in(ours).reasons == []
+
+
+class Since(Plain):
+    """Adds what differs between copies: encodings of the days since each node."""
+
+    def __init__(self, since: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.since, self.code, self.days = since, pyg.PositionalEncoding(WIDTH), torch.nn.Embedding(9, WIDTH)
+
+    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor, time: Tensor, seed_time: Tensor) -> Any:
+        since = self.since(torch.stack([time, seed_time[batch] - time], dim=1)[:, 1])  # strided
+        code = self.lin(self.code(since / 7)[:, :FEATURES]) * self.days((since % 9).abs().long())
+        return self.convs[1](self.convs[0](F.relu(self.lin(x)) + code, edge_index), edge_index)
+
+
+@pytest.mark.parametrize("grads", [True, False])
+@pytest.mark.parametrize(
+    ("since", "shares"),
+    [
+        (lambda days: days * 86_400 - 10**9, True),
+        (lambda days: days.double() + 0.5, True),  # which is a function of the days, too
+        (lambda days: F.dropout(days.double(), 0.0), False),
+        (lambda days: days * 100 + torch.arange(len(days)), False),
+        (lambda days: days.cumsum(0), False),
+    ],
+)
+def test_few_numbers_are_encoded_once(
+    since: Any, shares: bool, grads: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, found, of_values = plain_data(), list[tuple[int, int]](), Copies.of_values
+    data.time = torch.arange(data.num_nodes) % 5
+    given = {"input_time": SEEDS % 3 + 5, "time_attr": "time", "batch_size": 15, "seed": 3}
+    ours, plain = pair(Since(since))
+
+    def noted(copies: Any, name: Any, value: Tensor) -> Any:
+        made = of_values(copies, name, value)
+        found.extend([(len(made.first), value.unique().numel())] if made and copies._least else [])
+        return made
+
+    monkeypatch.setattr(Copies, "of_values", noted)
+    for batch in MacrobatchNeighborLoader(data, [4, 3], SEEDS, **given):
+        with torch.set_grad_enabled(grads):
+            rows = plain(batch.x, batch.edge_index, batch.batch, batch.time, batch.seed_time)
+            if grads:
+                assert_as_plain(ours, plain, ours(batch), rows[: batch.batch_size])
+            assert_close(ours(batch), rows[: batch.batch_size])
+    assert bool(found) == shares and all(one == other for one, other in found)
     assert found_in(ours).reasons == []
 
 
