@@ -59,8 +59,7 @@ class ArgumentTensor:
         return tuple(self.value.shape[1:]) if by_row else None  # type: ignore[union-attr]
 
     def stand_in(self, structure: Structure) -> Tensor:
-        """Returns the tensor for tracing: an empty one of its shape and dtype if it is read in
-        place."""
+        """Returns the tensor for tracing: one that nobody wrote if it is read in place."""
         if isinstance(self.value, torch.nn.Parameter):  # which is no input of the model
             return self.value.view_as(self.value)
         if type(self.value) is Tensor:
@@ -132,7 +131,11 @@ class Batch:
                 seeds = {name: one.per_hop[0] for name, one in found.nodes.items()}
             return cls(source, structure, seeds)
         first = structure.counter(("nodes", None, 0))
-        count = _seeds(source, nodes[None], first) if needs_seeds else 0
+        links = "edge_label_index" in source or any(name in source for name in _TRIPLETS)
+        if links and source.get("batch_size") is None:  # what a `Batch` calls so is the number of its graphs
+            count = first if needs_seeds else 0
+        else:
+            count = seeds_of(source, nodes[None]) if needs_seeds else 0
         return cls(source, UnsampledGraph(edges, nodes) if count > first else structure, {None: count})
 
     @property
@@ -179,18 +182,17 @@ class Batch:
     def attributes(self) -> dict[Any, Any]:
         """Returns all attributes as arguments by type and relation. An object that holds tensors
         becomes a dict of its attributes."""
-        return {
-            key: {
-                name: self._opened(name, self._value(name, one, key, store), key)
-                for name, one in store.items()
-            }
-            for key, store in _all_stores(self.source).items()
-        }
+
+        def of_store(key: Any, store: Any) -> dict[str, Any]:
+            each = ((name, self._value(name, one, key, store)) for name, one in store.items())
+            return {name: self._opened(name, one, key) for name, one in each}
+
+        return {key: of_store(key, store) for key, store in _all_stores(self.source).items()}
 
     def _opened(self, name: str, value: Any, key: Any, depth: int = 0) -> Any:
         if isinstance(value, (ArgumentTensor, Count)):
             return value
-        if depth > _DEEPEST:
+        if depth > 6:
             raise Refusal(f"the batch holds a {type(value).__name__} in objects that hold each other")
         inside = attributes_of(value)
         value = value if inside is None else inside
@@ -276,8 +278,6 @@ class Batch:
 
 _OF_MINIBATCHES = {"edge_index", "edge_index_dict", "edge_label_index", "batch_size", "n_id", "input_id"}
 _OF_MINIBATCHES |= {"seed_time"}
-#: How deep objects in a batch are opened.
-_DEEPEST = 6
 
 
 def attributes_of(value: Any) -> dict[str, Any] | None:
@@ -329,13 +329,6 @@ def _stores(source: Data | HeteroData) -> tuple[dict[Any, Any], dict[Any, Any]]:
 def _all_stores(source: Data | HeteroData) -> dict[Any, Any]:
     of_nodes, of_edges = _stores(source)
     return {**of_nodes, **of_edges}
-
-
-def _seeds(source: Data, nodes: int, first: int) -> int:
-    links = "edge_label_index" in source or any(name in source for name in _TRIPLETS)
-    if links and source.get("batch_size") is None:  # what a `Batch` calls so is the number of its graphs
-        return first
-    return seeds_of(source, nodes)
 
 
 def _native(batch: SampledMinibatch) -> SampledBatch:

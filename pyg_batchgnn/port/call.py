@@ -56,8 +56,7 @@ class Graph:
     def shared(
         self, model: torch.nn.Module, copies: Copies, inputs: Sequence[Any], share_dropout: bool
     ) -> frozenset[int]:
-        """Returns the values that are computed once for all copies of a node, if there are
-        copies."""
+        """Returns the values that are computed once for all copies of a node, if there are any."""
         drops = differ = frozenset[int]()  # most batches have no copies, whatever drops
         while True:
             state = drops, differ
@@ -205,11 +204,9 @@ class Call:
                 return tree.axis, getattr(tree.value, "dtype", torch.int64), tree.columns
             if isinstance(tree, Count):
                 return tree.form
-            if isinstance(tree, (list, tuple)):
-                return tuple(map(place, tree))
-            return (
-                tuple((name, place(one)) for name, one in tree.items()) if isinstance(tree, Mapping) else None
-            )
+            if isinstance(tree, Mapping):
+                return tuple((name, place(one)) for name, one in tree.items())
+            return tuple(map(place, tree)) if isinstance(tree, (list, tuple)) else None
 
         modules = tuple((hash(tuple(vars(one))), one.training) for one in self._modules)
         learns = tuple(one.requires_grad for one in _tensors_of(self._modules))

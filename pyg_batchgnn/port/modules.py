@@ -70,18 +70,12 @@ def traced(module: Any, given: Sequence[Any], named: Mapping[str, Any] | None = 
 def is_plain(x: Any, dtype: torch.dtype | None = None) -> bool:
     """Returns whether ``x`` is a dense [rows, columns] tensor on the CPU that native layers read.
     ``dtype``: the dtype of the module's parameters; None if it has none."""
-    return (
-        isinstance(x, Tensor)
-        and x.ndim == 2
-        and x.is_cpu
-        and x.layout is _strided
-        and (found := x.dtype) in FLOATS
-        and (found is dtype or dtype is None or (found is not torch.float64 and _autocasts()))
-    )
-
-
-def _autocasts() -> bool:
-    return torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") is torch.bfloat16
+    if not (isinstance(x, Tensor) and x.ndim == 2 and x.is_cpu and x.layout is _strided):
+        return False
+    if (found := x.dtype) not in FLOATS or found is dtype or dtype is None:
+        return found in FLOATS
+    casts = torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") is torch.bfloat16
+    return casts and found is not torch.float64
 
 
 def are_plain_edges(edge_index: Any) -> bool:

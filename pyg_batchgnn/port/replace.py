@@ -63,12 +63,8 @@ class AcceleratedModel(Accelerated, TracedModel, BasicGNN):
         return super().inference(loader, device, embedding_device, progress_bar, cache)
 
 
-for _kind in (
-    torch_geometric.nn.GraphSAGE,
-    torch_geometric.nn.GCN,
-    torch_geometric.nn.GIN,
-    torch_geometric.nn.GAT,
-):
+for _name in ("GraphSAGE", "GCN", "GIN", "GAT"):
+    _kind = getattr(torch_geometric.nn, _name)
     modules.make_native(_kind, (AcceleratedModel, _kind), globals())
 
 Module = torch.nn.Module
@@ -96,8 +92,13 @@ def reason_against(module: Module, places: int) -> str | None:
         return f"the same instance stands in {places} places"
     if foreign.is_hooked(module):
         return "it has hooks"
-    if isinstance(module, torch_geometric.nn.MLP) and (inside := _reason_inside(module)) is not None:
-        return inside
+    for place, part in enumerate(module.lins if isinstance(module, torch_geometric.nn.MLP) else ()):
+        if parametrize.is_parametrized(part):
+            return f"lins.{place} has parametrisations"
+        if type(part) is not torch_geometric.nn.Linear:
+            return f"lins.{place} is a {type(part).__name__}, not PyG's Linear"
+        if foreign.is_hooked(part):
+            return f"lins.{place} has hooks"
     try:
         if kind in CONVS:
             NATIVE[kind].check(module)
@@ -105,17 +106,6 @@ def reason_against(module: Module, places: int) -> str | None:
         return str(error)
     except (AttributeError, TypeError, KeyError) as error:  # of attributes that were deleted
         return f"it is not as PyG made it: {error}"
-    return None
-
-
-def _reason_inside(module: torch_geometric.nn.MLP) -> str | None:
-    for place, part in enumerate(module.lins):
-        if parametrize.is_parametrized(part):
-            return f"lins.{place} has parametrisations"
-        if type(part) is not torch_geometric.nn.Linear:
-            return f"lins.{place} is a {type(part).__name__}, not PyG's Linear"
-        if foreign.is_hooked(part):
-            return f"lins.{place} has hooks"
     return None
 
 

@@ -38,19 +38,12 @@ class CallReport:
 
 @dataclass(frozen=True)
 class ForwardReport:
-    """How a model's ``forward`` is computed, for one pattern of arguments.
+    """How a model's ``forward`` is computed, for one pattern of arguments."""
 
-    Attributes:
-        name: the class of the model.
-        training: whether it is in training mode.
-        calls: the calls that read rows of nodes; none if ``forward`` was not captured.
-        why: the reason if ``forward`` was not captured and is called as it is, else empty.
-    """
-
-    name: str
-    training: bool
-    calls: tuple[CallReport, ...] = ()
-    why: str = ""
+    name: str  # the class of the model
+    training: bool  # whether it is in training mode
+    calls: tuple[CallReport, ...] = ()  # those that read rows of nodes; none without a captured graph
+    why: str = ""  # the reason if ``forward`` was not captured and is called as it is
 
     def __str__(self) -> str:
         mode = "training" if self.training else "evaluation"
@@ -65,15 +58,11 @@ class ForwardReport:
 
 @dataclass(frozen=True)
 class AccelerationReport:
-    """The report of `accelerate`: the modules that were replaced, and those left, with the reason.
-
-    Attributes:
-        forward: how ``forward`` is computed; None before the first call.
-    """
+    """The report of `accelerate`: the modules that were replaced, and those left, with why."""
 
     replaced: list[Replaced] = field(default_factory=list)
     left: list[NotReplaced] = field(default_factory=list)
-    forward: ForwardReport | None = None
+    forward: ForwardReport | None = None  # how ``forward`` is computed; None before the first call
 
     def __str__(self) -> str:
         if self.forward is not None:

@@ -413,8 +413,7 @@ class Copies:
         return self._nodes[name]
 
     def rows(self, recording: Recording, shared: frozenset[int], inputs: Any) -> dict[int, Any]:
-        """Returns by number the distinct nodes' rows of inputs with copies; None if copies
-        differ."""
+        """Returns by number the distinct nodes' rows of inputs with copies, None if they differ."""
         found: dict[int, Any] = {}
         for number, value in zip(recording.inputs, inputs, strict=True):
             axis: Any = recording.axes[number]
@@ -491,9 +490,8 @@ class KnownNodes:
         is_new = row < 0
         old = (~is_new).nonzero().view(-1)
         for number, value in values.items() if len(old) else ():
-            known, now = (
-                _bits(ops.gather_rows(*one)) for one in ((self.tables[number], row[old]), (value, old))
-            )
+            both = (self.tables[number], row[old]), (value, old)
+            known, now = (_bits(ops.gather_rows(*one)) for one in both)
             if not torch.equal(known, now):
                 is_new[old] |= (known != now).view(len(old), -1).any(dim=1)
         unplaced = row < 0
