@@ -421,8 +421,6 @@ def _is_always(guard: Any) -> bool:
     return all(guard.subs(symbol, size) == True for size in (2, 3, 1 << 40))  # noqa: E712
 
 
-#: What differs from batch to batch: sizes and numbers of the arguments.
-_OF_BATCHES = r"L\['arguments'\]"
 #: The settings of Dynamo for the time of a capture, in this thread alone. Numbers are constants of
 #: a graph until they change, and inputs of the next one.
 _SETTINGS: dict[str, Any] = {
@@ -476,7 +474,8 @@ class CapturedFunction:
             stack.enter_context(leaves.as_leaves(capture.model.modules(), capture.trims))
             stack.enter_context(torch._dynamo.config.patch(known))
             sources: Any = torch.compiler.config
-            stack.enter_context(sources.patch(dynamic_sources=_OF_BATCHES))
+            # what differs from batch to batch: sizes and numbers of the arguments
+            stack.enter_context(sources.patch(dynamic_sources=r"L\['arguments'\]"))
             stack.enter_context(capture.watched())
             patch: Any = shapes.patch  # type: ignore[attr-defined]
             stack.enter_context(patch(use_duck_shape=False, backed_size_oblivious=capture.oblivious))

@@ -25,8 +25,6 @@ from pyg_batchgnn.port.recording import Edges, Recording, refs
 Module = torch.nn.Module
 #: Says why something looks at other rows or edges, in a clause that begins with a verb, or None.
 Rule = Callable[[Any], str | None]
-
-
 Rows = Tensor | Sequence[Tensor]  # of all nodes, or of sources and of targets
 
 
@@ -52,8 +50,7 @@ def whole_reason(conv: Module, x: Rows | None = None, trims: Collection[type[Mod
         why = "is called with rows of sources and of targets"
     if why is None and not layer.pairs(conv):
         norms = ((name, one) for name, one in conv.named_modules() if kind_of(one) in _BATCH_NORMS)
-        found = (name for name, one in norms if one.training or one.running_mean is None)
-        norm = next(found, None)
+        norm = next((name for name, one in norms if one.training or one.running_mean is None), None)
         why = None if norm is None else f"takes statistics of all rows in {norm}, a batch norm"
     return None if why is None else f"{kind.__name__} {why}"
 
@@ -160,7 +157,6 @@ _LAYERS: dict[type[Module], Layer] = {
     convs.EGConv: _square(_egc),
 }
 _NAMED = _square(dims=())
-_LOOKED_INTO = "is no message passing layer itself, but the layers in it may be trimmed"
 _WHOLE: dict[type[Module], str] = {
     **dict.fromkeys(
         (convs.CuGraphSAGEConv, convs.CuGraphGATConv, convs.CuGraphRGCNConv), "takes edges in cuGraph's form"
@@ -177,7 +173,7 @@ _WHOLE: dict[type[Module], str] = {
     convs.HeteroConv: _BY_TYPE,
     convs.HANConv: f"{_BY_TYPE}, and attends to means of all rows",
     convs.GPSConv: "attends to all rows",
-    convs.AntiSymmetricConv: _LOOKED_INTO,
+    convs.AntiSymmetricConv: "is no message passing layer itself, but the layers in it may be trimmed",
     convs.DirGNNConv: "passes messages along reversed edges",
 }
 
@@ -247,7 +243,8 @@ def _whys_of_part(part: Module, trims: Collection[type[Module]], path: str) -> I
     kind = kind_of(part)
     if kind in trims:
         return
-    rule = _PARTS.get(kind, _unknown_part)
+    unknown = f"may look at other rows; if it does not, name it in accelerate(model, trims=[{kind.__name__}])"
+    rule = _PARTS.get(kind, unknown)
     clause = rule if isinstance(rule, str) else rule(part)
     if clause is None and kind is not aggr.MultiAggregation:  # it combines by a function of torch
         clause = _why_by_functions(part, f"{path}.")
@@ -260,11 +257,6 @@ def _whys_of_part(part: Module, trims: Collection[type[Module]], path: str) -> I
 
 
 _BATCH_NORMS = (torch.nn.BatchNorm1d, torch.nn.SyncBatchNorm)
-
-
-def _unknown_part(part: Module) -> str:
-    name = kind_of(part).__name__
-    return f"may look at other rows; if it does not, name it in accelerate(model, trims=[{name}])"
 
 
 def _over_rows(part: Any) -> str | None:
@@ -346,8 +338,7 @@ def reason_of_own(recording: Recording, result: int, begin: Collection[int]) -> 
         seen.add(number)
         call = makers[number]
         open_ones += refs((call.args, call.kwargs))
-        axes = [recording.axes[one] for one in call.results]
-        gathers = call.target in _GATHERS and isinstance(axes[0], Edges)
+        gathers = call.target in _GATHERS and isinstance(recording.axes[call.results[0]], Edges)
         home = next((one for one in reversed(call.files) if "/torch/" not in one), "")
         pygs = "/torch_geometric/" in home and any(one in home for one in _PYGS)
         pygs = pygs or "_propagate_" in home.rsplit("/", 1)[-1]  # which it generates

@@ -158,12 +158,7 @@ def _propagate(self: Any, edge_index: Any, size: Any = None, **kwargs: Any) -> A
     return _call(self, packed[0], ["propagate", *packed[1]])[0]
 
 
-_FORWARDS = {
-    "conv": ("forward", _conv_forward),
-    "one": ("forward", _forward_of_one),
-    "propagate": ("propagate", _propagate),
-}
-_OURS = [function for _, function in _FORWARDS.values()]
+_FUNCTIONS = {"conv": _conv_forward, "one": _forward_of_one, "propagate": _propagate}
 
 
 def as_leaves(
@@ -174,16 +169,17 @@ def as_leaves(
     functions: dict[tuple[type, str], Any] = {}
     for module in modules:
         kind, how = type(module), kind_of_leaf(module, trims)
-        if how is None or (kind, name := _FORWARDS[how][0]) in functions:
+        name = "propagate" if how == "propagate" else "forward"
+        if how is None or (kind, name) in functions:
             continue
-        functions[kind, name] = _FORWARDS[how][1]
+        functions[kind, name] = _FUNCTIONS[how]
         _originals[kind, name] = getattr(kind, name)
         known, own = rules.kind_of(module), getattr(rules.kind_of(module), name)
         of_library = known.__module__.startswith(("torch.", "torch_geometric."))
         if _first.setdefault((known, name), own) is not own and of_library:
             raise Refusal(f"{known.__name__}.{name} was replaced by another function")
         if how == "conv":
-            code: Any = rules.kind_of(module).forward.__code__
+            code = own.__code__
             _names[kind] = code.co_varnames[1 : code.co_argcount]
     return in_place(functions)
 
@@ -245,7 +241,8 @@ def _small(module: torch.nn.Module, leaf: Leaf) -> Any:
     def edges(one: Tensor) -> Tensor:
         return torch.tensor([[0, 1], [1, 0]], dtype=one.dtype)
 
-    plain = {place: _originals[place] for place in _originals if vars(place[0]).get(place[1]) in _OURS}
+    ours = _FUNCTIONS.values()
+    plain = {place: one for place, one in _originals.items() if vars(place[0]).get(place[1]) in ours}
     with unset_fake_temporarily(), torch.no_grad(), calm(module), in_place(plain):
         args = *mapped(leaf.args[:1], rows), *mapped(leaf.args[1:], edges)
         named = leaf.kwargs.items()

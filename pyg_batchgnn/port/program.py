@@ -176,8 +176,6 @@ class Program:
 
 
 _TAKES = {*rules.GETITEM, *rules.INDEX_SELECTS}  # rows by their numbers
-
-
 _RELUS = {torch.relu, Tensor.relu, F.relu}
 _ADDITIONS = {torch.add, Tensor.add, operator.add}
 _OVERWRITTEN = {*_ADDITIONS, torch.sub, Tensor.sub, operator.sub, F.layer_norm, F.linear}
@@ -246,17 +244,14 @@ def _operands(
             return []
         if program.group.get(part.result) != program.group.get(step.result):
             return []
-        if not (part.parts or _is_summand(part.call, model)) or part.call.columns != call.columns:
+        module = module_of(part.call, model)
+        linear = module is not None and rules.kind_of(module) in rules.LINEAR
+        native = part.call.message_passing is Way.NATIVE
+        is_summand = isinstance(module, nn.NativeConv) if native else linear
+        if not (part.parts or is_summand) or part.call.columns != call.columns:
             return []
         found.append(part)
     return found
-
-
-def _is_summand(call: Call, model: torch.nn.Module) -> bool:
-    module = module_of(call, model)
-    if call.message_passing is Way.NATIVE:
-        return isinstance(module, nn.NativeConv)
-    return module is not None and rules.kind_of(module) in rules.LINEAR
 
 
 def module_of(call: Call, model: torch.nn.Module) -> torch.nn.Module | None:

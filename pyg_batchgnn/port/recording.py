@@ -113,8 +113,7 @@ class Count(int):
 
 
 def form_of(axis: Axis, dim: int | None = None) -> Form | None:
-    """Returns the number of a value's rows; None if it is unknown, or the size of dimension ``dim``
-    is another number."""
+    """Returns the number of a value's rows; None if unknown, or ``dim`` is not their dimension."""
     if not isinstance(axis, Prefix) or dim not in (None, axis.dim):
         return None
     return Form.prefix(axis.kind, axis.name, axis.hops)
@@ -136,8 +135,7 @@ def form_of_sum(target: Any, args: Sequence[Any]) -> Form | None:
 
 
 def axis_cut(axis: Axis, form: Form | None) -> Axis | None:
-    """Returns what the first ``form`` rows of a value are rows of; None if they end within a
-    hop."""
+    """Returns what a value's first ``form`` rows are rows of; None if they end within a hop."""
     if form is None or not isinstance(axis, Prefix):
         return None
     shorter = (replace(axis, hops=hops) for hops in range(axis.hops + 1))
@@ -164,11 +162,10 @@ class Way(enum.Enum):
 
 @dataclass(frozen=True)
 class Reads:
-    """The arguments of a convolution. ``sources`` and ``targets`` are a value, or several by name,
-    and the same if the targets are the first sources."""
+    """The arguments of a convolution."""
 
-    sources: Any
-    targets: Any
+    sources: Any  # a value, or several by name
+    targets: Any  # as ``sources``, and the same if the targets are the first of them
     edges: Ref  # the edge index
     values: Mapping[str, Any]  # values of edges, by the name of the argument
     rows: Mapping[str, Any] = field(default_factory=dict)  # other values of the sources, by name
@@ -183,9 +180,10 @@ class Call:
     kwargs: dict[str, Any]
     results: list[int]  # the values that it made, in the order of `leaves_of`
     by_row: bool  # each row of the results follows from the same row of the arguments
-    message_passing: Way | None  # of a convolution over the edges of the batch, if rows can be asked for
     layer: int  # how many message passing layers were captured before
     where: str  # the file and line of the user's code
+    #: of a convolution over the edges of the batch, if rows can be asked for
+    message_passing: Way | None = None
     reads: Reads = Reads(None, None, Ref(-1), {})  # of a convolution
     note: str = ""  # why it computes all rows, if it reads rows of nodes and does
     columns: tuple[str, ...] = ()  # the sizes of the rows of its result

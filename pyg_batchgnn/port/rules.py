@@ -4,6 +4,7 @@ they do beside it: draw random numbers, write to tensors, or change the state of
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -48,11 +49,8 @@ _ALONG_SECOND = "chunk split tensor_split topk norm normalize kthvalue cosine_si
 _ALONG = dict.fromkeys(_ALONG_FIRST.split(), 1) | dict.fromkeys(_ALONG_SECOND.split(), 2)
 #: What `_ALONG` does without a dimension, if that is safe.
 _DEFAULT_DIM = {"glu": -1, "topk": -1, "sort": -1, "argsort": -1, "normalize": 1, "cosine_similarity": 1}
-#: Products of rows with a fixed matrix.
-_PRODUCTS = ("linear", "matmul", "mm", "__matmul__")
 GETITEM = {Tensor.__getitem__, operator.getitem}
 INDEX_SELECTS = {Tensor.index_select, torch.index_select}
-_RESHAPE_NAMES = ("view", "reshape", "repeat", "expand")
 
 HasRows = Callable[[Any], bool]  # whether a tensor has the rows in question
 _HOMES = (torch, Tensor, F, torch.special, torch._C._nn, operator)
@@ -71,7 +69,8 @@ def named(names: Iterable[str]) -> dict[Any, str]:
 ACTIVATIONS = named(f"{one}{end}" for one in _ACTIVATIONS.split() for end in ("", "_"))
 _BY_ELEMENT = named((*_ACTIVATIONS.split(), *_ELEMENTWISE.split()))
 _BY_DIM = named(_ALONG)
-_PRODUCT, RESHAPES = named(_PRODUCTS), named(_RESHAPE_NAMES)
+_PRODUCT = named(("linear", "matmul", "mm", "__matmul__"))  # of rows with a fixed matrix
+RESHAPES = named(("view", "reshape", "repeat", "expand"))
 _TRANSPOSES = named(("transpose", "swapaxes", "swapdims", "movedim", "permute"))
 _CELL = {getattr(torch._VF, name) for name in ("gru_cell", "lstm_cell", "rnn_tanh_cell", "rnn_relu_cell")}
 _CELL |= named(("gru_cell", "lstm_cell", "rnn_tanh_cell", "rnn_relu_cell")).keys()
@@ -136,17 +135,8 @@ def is_by_row(
 
 _NAMED = {*_BY_ELEMENT, *_BY_DIM, *_PRODUCT, *RESHAPES, *_TRANSPOSES, *GETITEM}
 #: Those that draw no random numbers, or draw them row by row.
-KNOWN = {
-    *_NAMED,
-    *_EMBEDDING,
-    *_LAYER_NORM,
-    *_BATCHED,
-    *_GROUP_NORM,
-    *_CELL,
-    *DROPOUTS,
-    torch.einsum,
-    F.one_hot,
-}
+KNOWN = {*_NAMED, *_EMBEDDING, *_LAYER_NORM, *_BATCHED, *_GROUP_NORM, *_CELL, *DROPOUTS}
+KNOWN |= {torch.einsum, F.one_hot}
 
 
 def why_whole(function: Callable[..., Any]) -> str:
@@ -240,9 +230,7 @@ def _keeps_first(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], form
         return len(shape) == x.dim() and (first.form == form if isinstance(first, Count) else first == -1)
     if isinstance(first, Count):
         return first.form == form
-    rest = 1
-    for one in shape[1:]:
-        rest *= int(one)
+    rest = math.prod(map(int, shape[1:]))
     return int(first) == -1 and rest > 0 and rest == x[:1].numel()
 
 
@@ -304,9 +292,8 @@ def computes_rows(module: torch.nn.Module) -> bool:
 
 def takes_row_statistics(module: torch.nn.Module) -> bool:
     """Returns whether a module normalises by statistics of the rows in this call."""
-    if not isinstance(module, torch.nn.modules.batchnorm._NormBase):
-        return False
-    return module.training or module.running_mean is None
+    normalises = isinstance(module, torch.nn.modules.batchnorm._NormBase)
+    return normalises and (module.training or module.running_mean is None)
 
 
 # Effects ##########################################################################################
@@ -393,12 +380,9 @@ def _on_a_copy(func: Any, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     return made
 
 
+_IN_PLACE = "add sub mul truediv floordiv mod pow xor and_ or_ lshift rshift matmul"
 _OPERATORS = {
-    getattr(operator, f"i{name.rstrip('_')}"): getattr(operator, name)
-    for name in (
-        *("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "xor", "and_", "or_", "lshift", "rshift"),
-        "matmul",
-    )
+    getattr(operator, f"i{name.rstrip('_')}"): getattr(operator, name) for name in _IN_PLACE.split()
 }
 
 

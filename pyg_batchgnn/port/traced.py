@@ -31,6 +31,8 @@ from pyg_batchgnn.types import SampledMinibatch
 
 _MOST_GRAPHS = 16  # of a model
 _TOO_MANY = "it was captured {} times for other arguments and attributes"
+_BATCHES = (Data, HeteroData, SampledMinibatch)
+_NAMES = ("__doc__", "__module__", "__qualname__", "__annotations__")  # as of the user's class
 
 
 class TracedModel(torch.nn.Module):
@@ -141,9 +143,6 @@ class TracedModel(torch.nn.Module):
             type.__setattr__(cls, "forward", forward)
 
 
-_BATCHES = (Data, HeteroData, SampledMinibatch)
-
-
 @torch.compiler.disable(reason="model(batch) runs what accelerate captured")  # type: ignore[untyped-decorator]
 def _call_apart(model: TracedModel, *args: Any, **kwargs: Any) -> Any:
     return model.forward(*args, **kwargs)
@@ -182,9 +181,6 @@ def _rebuild(kind: Any) -> torch.nn.Module:
 def _set_on_users(cls: Any, name: str, value: Any) -> None:
     """Sets what is written to an accelerated model's class, as by ``type(self).calls += 1``."""
     type.__setattr__(cls if name.startswith(("__", "_abc_")) else cls.stands_for, name, value)
-
-
-_NAMES = ("__doc__", "__module__", "__qualname__", "__annotations__")
 
 
 @functools.cache

@@ -119,16 +119,6 @@ class _Translator:
             self._by_id[id(shape)] = number
         return Ref(number)
 
-    def _made(self, value: Any, axes: Any) -> Any:
-        each = iter(axes) if isinstance(axes, list) else None
-
-        def make(leaf: Any) -> Any:
-            if isinstance(leaf, (Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)):
-                return self._new(leaf, axes if each is None else next(each))
-            return leaf
-
-        return mapped(value, make)
-
     def _input(self, node: torch.fx.Node, one: Input) -> None:
         value, place, dim = node.meta.get("example_value"), one.place, one.dim
         ref = self._new(value, place.axis if isinstance(place, ArgumentTensor) and dim is None else FIXED)
@@ -148,12 +138,12 @@ class _Translator:
             self._env[node] = Count(0, form) if form is not None else ref
 
     def _ref(self, leaf: Any) -> Any:
-        if isinstance(leaf, Ref):
-            number = self._current(leaf.number)
-            if number in self._poisoned:
-                raise self._poisoned[number]
-            return Ref(number)
-        return leaf
+        if not isinstance(leaf, Ref):
+            return leaf
+        number = self._current(leaf.number)
+        if number in self._poisoned:
+            raise self._poisoned[number]
+        return Ref(number)
 
     def _current(self, number: int) -> int:
         while number in self._now:
@@ -164,11 +154,9 @@ class _Translator:
         return self.found.axes[self._by_id[id(one)]] if id(one) in self._by_id else WHOLE
 
     def _shaped(self, tree: Any) -> Any:
-
         def change(leaf: Any) -> Any:
-            if isinstance(leaf, Ref) and self._shapes[leaf.number] is not None:
-                return self._shapes[leaf.number]
-            return leaf
+            shape = self._shapes[leaf.number] if isinstance(leaf, Ref) else None
+            return leaf if shape is None else shape
 
         return mapped(tree, change)
 
@@ -205,7 +193,12 @@ class _Translator:
         if not args and first is not None:
             args = (kwargs.pop(first),)
         if target in _SIZES and len(args) == 2:
-            return self._size(args[0], args[1])
+            ref, dim = args
+            shape, axis = self._shapes[ref.number], self.found.axes[ref.number]
+            form = form_of(axis, dim % shape.dim()) if type(dim) is int else None
+            if form is not None:
+                return Count(0, form)
+            return self._add(Tensor.size, args, {}, WHOLE, by_row=False).result
         return self._function(target, args, kwargs)
 
     def _number(self, target: Any, args: Any, kwargs: Any) -> Any:
@@ -227,13 +220,6 @@ class _Translator:
             depends = refs((args, kwargs)) or has_counts((args, kwargs))
             return self._add(target, args, kwargs, WHOLE if depends else FIXED, by_row=False).result
         raise self._refusal(rules.why_refused(target))
-
-    def _size(self, ref: Ref, dim: Any) -> Any:
-        value, axis = self._shapes[ref.number], self.found.axes[ref.number]
-        form = form_of(axis, dim % value.dim()) if type(dim) is int else None
-        if form is not None:
-            return Count(0, form)
-        return self._add(Tensor.size, (ref, dim), {}, WHOLE, by_row=False).result
 
     def _function(self, func: Any, args: Any, kwargs: Any) -> Any:
         name = rules.name_of(func)
@@ -434,12 +420,11 @@ class _Translator:
         if reason is None:
             way = self._judge(module, *self._shaped((x, edge_index, {**values, **beside})))
         self._note = way if isinstance(way, str) else ""
-        known = way if isinstance(way, Way) else None
-        rows = self._axis_by_number(reads.targets)
+        rows = self._axis_by_number(targets)
         axis = rows if isinstance(rows, Nodes) else WHOLE
         named = {"edge_index": edge_index, **values, **beside}
-        made = self._add(ModuleCall(path), (x,), named, axis, by_row=False, way=known)
-        made.reads = reads
+        made = self._add(ModuleCall(path), (x,), named, axis, by_row=False)
+        made.reads, made.message_passing = reads, way if isinstance(way, Way) else None
         self._layer += 1
         return made
 
@@ -501,32 +486,25 @@ class _Translator:
                     call.note = f"{_kind(conv)} {reason}; {foreign.how_to_name(conv)}"
             return None
         target, axis = ModuleCall(path, "propagate"), self._axis_by_number(first)
-        made = self._add(target, (edge_index,), given, axis, by_row=False, way=Way.TRIMMED)
+        made = self._add(target, (edge_index,), given, axis, by_row=False)
         made.layer -= 1
-        made.reads = Reads(rows, rows, edge_index, values)
+        made.reads, made.message_passing = Reads(rows, rows, edge_index, values), Way.TRIMMED
         return made
 
     def _add(
-        self,
-        target: Any,
-        args: Any,
-        kwargs: Any,
-        axes: Any,
-        *,
-        by_row: bool,
-        way: Way | None = None,
-        value: Any = None,
+        self, target: Any, args: Any, kwargs: Any, axis: Axis, *, by_row: bool, value: Any = None
     ) -> Call:
         value = self._node.meta.get("example_value") if value is None else value
-        if isinstance(target, ModuleCall) and not isinstance(axes, list):
+        if isinstance(target, ModuleCall):
             (value,) = value
         if target is rules.with_items and not isinstance(value, Tensor):
             value = next(iter(self._node.all_input_nodes)).meta["example_value"]
-        tree = self._made(value, axes)
+        kinds = Tensor, torch.SymInt, torch.SymFloat, torch.SymBool
+        tree = mapped(value, lambda one: self._new(one, axis) if isinstance(one, kinds) else one)
         if not refs(tree):  # a number that the graph computes, and that is a constant of it
-            tree = self._new(value, axes if not isinstance(axes, list) else WHOLE)
+            tree = self._new(value, axis)
         where = place_of(self._node.meta.get("stack_trace") or self._node.stack_trace)
-        call = Call(target, tuple(args), dict(kwargs), refs(tree), by_row, way, self._layer, where, tree=tree)
+        call = Call(target, tuple(args), dict(kwargs), refs(tree), by_row, self._layer, where, tree=tree)
         call.note, self._note = self._note, ""
         call.files = tuple(re.findall(r'^ *File "(.+?)"', self._node.stack_trace or "", re.MULTILINE))
         if not self._of_nodes.isdisjoint(refs((args, kwargs))):
@@ -541,27 +519,19 @@ class _Translator:
         return Refusal(f"{reason} ({place})" if place else reason)
 
     def _output(self, node: torch.fx.Node) -> None:
-        (outputs,) = node.args
-        for one in outputs:  # type: ignore[union-attr]
-            if not isinstance(one, torch.fx.Node):
-                self.found.output.append(one)
-                self.found.returned.append(False)
-                continue
-            self.found.output.append(self._ref(self._env[one]))
-            self.found.returned.append(one.target is RETURNED)
+        outputs: Any = node.args[0]
+        for one in outputs:
+            is_computed = isinstance(one, torch.fx.Node)
+            self.found.output.append(self._ref(self._env[one]) if is_computed else one)
+            self.found.returned.append(is_computed and one.target is RETURNED)
         returned = [one for one in node.graph.nodes if one.target is RETURNED]
         self.found.result = {one: self._axis_by_number(self._ref(self._env[one])) for one in returned}
-        self.found.calls = _needed(self.found)
-
-
-def _needed(recording: Recording) -> list[Call]:
-    needed = set(refs(recording.output))
-    calls = []
-    for call in reversed(recording.calls):
-        if call.writes or not needed.isdisjoint(call.results):
-            needed.update(refs((call.args, call.kwargs)))
-            calls.append(call)
-    return calls[::-1]
+        needed, calls = set(refs(self.found.output)), list[Call]()
+        for call in reversed(self.found.calls):
+            if call.writes or not needed.isdisjoint(call.results):
+                needed.update(refs((call.args, call.kwargs)))
+                calls.append(call)
+        self.found.calls = calls[::-1]
 
 
 _SELECTS = {*rules.GETITEM, *rules.named(("unbind", "view", "reshape", "flatten"))}
