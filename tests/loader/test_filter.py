@@ -263,7 +263,6 @@ def test_native_blocks_hold_every_node_attribute(features: str) -> None:
         assert batch.block.keys() == {"x", "y", "table", "half"}
         for name in batch.block:
             assert torch.equal(batch.attribute(name), torch.as_tensor(data[name])[batch.node])
-        assert torch.equal(data.edge_attr[batch.edge], data.edge_attr[batch.edge]) and batch.edge is not None
 
 
 def test_native_edge_ids_only_where_an_attribute_needs_them() -> None:

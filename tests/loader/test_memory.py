@@ -118,13 +118,9 @@ def test_a_dropped_loader_is_freed_without_the_collector(kwargs: dict[str, Any])
         break
     list(loader)
     gone = weakref.ref(loader), weakref.ref(data)
-    gc.disable()
-    try:
-        del loader, data
-        # The thread that prefetched may still be about to let go of its last task.
-        wait_until(lambda: all(reference() is None for reference in gone), "the loader is freed")
-    finally:
-        gc.enable()
+    del loader, data
+    # The thread that prefetched may still be about to let go of its last task.
+    wait_until(lambda: all(reference() is None for reference in gone), "the loader is freed")
 
 
 def test_letting_go_on_another_thread() -> None:

@@ -125,20 +125,6 @@ def test_in_a_new_process(tmp_path: Path) -> None:
             assert one.keys() == other.keys() and all(equal(one[name], other[name]) for name in one)
 
 
-def test_resuming_twice() -> None:
-    loader = make_loader(make_data(), shuffle=True)
-    whole = list(loader)
-    first = make_loader(make_data(), shuffle=True)
-    stop_after(first, 2)
-    second = make_loader(make_data(), shuffle=True)
-    second.load_state_dict(first.saved)
-    stop_after(second, 3)
-    assert second.saved["batches"] == 5
-    third = make_loader(make_data(), shuffle=True)
-    third.load_state_dict(second.saved)
-    assert_same(third, whole[5:])
-
-
 @pytest.mark.parametrize("epoch", [0, 1, 2])
 def test_set_epoch_before_every_epoch(epoch: int) -> None:
     """What many training loops do; it must not throw away a loaded place."""
@@ -151,13 +137,6 @@ def test_set_epoch_before_every_epoch(epoch: int) -> None:
     plain = make_loader(make_data(), shuffle=True)
     plain.set_epoch(epoch)
     assert_same(other, left if epoch == 1 else plain)
-
-
-def test_before_anything_was_handed_out() -> None:
-    loader = make_loader(make_data(), shuffle=True, generator=seeded(4))
-    other = make_loader(make_data(), shuffle=True, generator=seeded(5))
-    other.load_state_dict(json.loads(json.dumps(loader.state_dict())))
-    assert seeds_of(other) == seeds_of(loader)
 
 
 def test_the_saved_seed_is_taken_over() -> None:

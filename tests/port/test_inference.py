@@ -19,7 +19,6 @@ from torch_geometric.nn import GraphNorm
 from pyg_batchgnn import MacrobatchNeighborLoader, accelerate, inference
 from pyg_batchgnn.comm import Communicator, MessageKind
 from pyg_batchgnn.nn import GAT, GCN, GIN, SAGE, BatchNorm, NativeModel
-from pyg_batchgnn.partition import Part
 from pyg_batchgnn.store import DistFeatureStore, DistGraphStore
 from tests.support.accuracy import ALONE
 from tests.support.partitioned_graphs import CASES, Case, owners, whole
@@ -223,39 +222,29 @@ def test_a_part_that_must_be_called(data: Data) -> None:
 RANK_MODELS = {**MODELS, "of PyG": lambda: accelerate(torch_geometric.nn.GCN(5, 8, 3, 3, jk="max"))}
 
 
-def part_of(case: Case, comm: Communicator) -> Part:
-    data = looped(case)
-    return split_graph(
-        data.edge_index, owners(case, comm.size), comm.size, comm.rank,
-        tables={"x": data.x}, splits={},
-        edge_tables={"edge_attr": data.edge_attr, "edge_weight": data.edge_weight},
-    )  # fmt: skip
-
-
 def model_of(name: str) -> NativeModel:
     torch.manual_seed(4)
     return with_running_statistics(RANK_MODELS[name]()).eval()
-
-
-@torch.no_grad()
-def expected_of(name: str, case: Case) -> Tensor:
-    data = looped(case)
-    values = {one: data[one] for one in read_by(name)}
-    expected: Tensor = model_of(name)(data.x, data.edge_index, **values)
-    return expected
 
 
 def equality(comm: Communicator) -> None:
     """A rank's rows are those of the whole graph's forward pass, shared memory or not. No rank asks
     another for values of edges."""
     for number, case in enumerate(CASES):
-        part = part_of(case, comm)
+        data = looped(case)
+        part = split_graph(
+            data.edge_index, owners(case, comm.size), comm.size, comm.rank,
+            tables={"x": data.x}, splits={},
+            edge_tables={"edge_attr": data.edge_attr, "edge_weight": data.edge_weight},
+        )  # fmt: skip
         both = (DistFeatureStore(part, comm, share=number % 2 == 0), DistGraphStore(part, comm))
         loader = MacrobatchNeighborLoader(both, [2], batch_size=4)
         before = comm.counters.snapshot()
         more = RANK_MODELS if ALL else ("sage", "gcn", "of PyG")
         for name in more if number == 0 else ("gcn", "gat, edge_attr")[not ALL and number > 1 :]:
-            expected = expected_of(name, case)
+            with torch.no_grad():
+                values = {one: data[one] for one in read_by(name)}
+                expected = model_of(name)(data.x, data.edge_index, **values)
             for budget in (None, 20_000) if number < 2 else (None,):
                 found = model_of(name).inference(loader, memory_budget=budget, edge_values=read_by(name))
                 error = (found - expected[part.node]).abs().max() if len(part.node) else torch.zeros(())
@@ -325,16 +314,12 @@ class ReadsEdges(torch.nn.Module):
         return result
 
 
-def network(columns: int, out: int) -> torch.nn.Module:
-    return pyg.NNConv(columns, out, torch.nn.Linear(3, columns * out), "mean")
-
-
 OVER_EDGES: dict[str, Callable[..., torch.nn.Module]] = {
     "gat": lambda a, b: pyg.GATConv(a, b, edge_dim=3),
     "gatv2": lambda a, b: pyg.GATv2Conv(a, b, edge_dim=3),
     "transformer": lambda a, b: pyg.TransformerConv(a, b, edge_dim=3),
     "gine": lambda a, b: pyg.GINEConv(torch.nn.Linear(a, b), edge_dim=3),
-    "network": network,
+    "network": lambda a, b: pyg.NNConv(a, b, torch.nn.Linear(3, a * b), "mean"),
     "residual": lambda a, b: pyg.ResGatedGraphConv(a, b, edge_dim=3),
     "gcn, edge_weight": pyg.GCNConv,
     "gcn without loops, edge_weight": lambda a, b: pyg.GCNConv(a, b, add_self_loops=False),

@@ -592,16 +592,12 @@ def in_mode(model: Any, x: Tensor, h: Tensor) -> Tensor:
     return (h * 2 if model.training else h.tanh()) * model.alpha + model.average
 
 
-def _other_aggregation(model: Any) -> None:
-    model.second.aggr_module = pyg.SumAggregation()
-
-
 #: By name, what is done between a call of all rows and the backward pass of its loss.
 BETWEEN: dict[str, Callable[[Any], Any]] = {
     "evaluation": lambda model: model.eval(),
     "number": lambda model: setattr(model, "alpha", 3.0),
     "buffer": lambda model: model.average.add_(1.0),
-    "aggregation": _other_aggregation,
+    "aggregation": lambda model: setattr(model.second, "aggr_module", pyg.SumAggregation()),
     "dict": lambda model: model.held.update(rate=3.0),
 }
 
