@@ -5,11 +5,11 @@ Whoever needs room makes room, in the same room. A new room states its ceiling o
 
 BOUNDS = {
     "package: Python files": 278,
-    "package: Python lines": 67_915,
+    "package: Python lines": 67_932,
     "lines of train": 9_365,
     "lines of data": 7_112,
     "lines of loader": 7_061,
-    "lines of port": 6_496,
+    "lines of port": 6_513,
     "lines of nn": 4_707,
     "lines of ops": 4_633,
     "lines of sample": 4_418,
@@ -29,7 +29,7 @@ BOUNDS = {
     "lines of top level": 463,
     "C++: files": 141,
     "C++: lines": 20_648,
-    "tests: lines": 50_310,
+    "tests: lines": 50_316,
     "benchmark: lines": 11_760,
     "benchmark: bytes of results": 1_000_000,
     # Files of the package that a call crosses.

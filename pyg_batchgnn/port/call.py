@@ -288,7 +288,7 @@ class Call:
         graph = captured.made = Graph(captured, recording, wrong=wrong)
         tracing.graphs.append(graph)
         if not wrong:
-            self._tell_of_statistics()
+            self._tell_of_statistics(recording)
             self._tell_of_all_rows(recording)
         return graph
 
@@ -300,8 +300,10 @@ class Call:
             where = f"{slow[0].place} and {len(slow) - 1} more" if slow[1:] else slow[0].place
             self._tracing.warn("rows", f"{report.name}.forward computes all rows at {where}: {slow[0].why}")
 
-    def _tell_of_statistics(self) -> None:
-        norms = [name for name, one in self._model.named_modules() if rules.takes_row_statistics(one)]
+    def _tell_of_statistics(self, recording: Recording) -> None:
+        called = [one.target.path for one in recording.calls if isinstance(one.target, ModuleCall)]
+        inside = ((path, self._model.get_submodule(path).named_modules(prefix=path)) for path in called)
+        norms = [name for _, each in inside for name, one in each if rules.takes_row_statistics(one)]
         if norms and self._bound.seeds is not None:
             self._tracing.warn(
                 "batch norms",

@@ -178,6 +178,7 @@ class Capture:
     def watched(self) -> AbstractContextManager[None]:
         """Notes errors, Python objects that are read, and the expressions of sizes that the call
         computes or compares."""
+        from torch._dynamo.guards import GuardBuilder
         from torch._dynamo.symbolic_convert import InstructionTranslatorBase
         from torch._dynamo.variables.builder import SourcelessBuilder, VariableBuilder
         from torch._dynamo.variables.misc import PythonModuleVariable
@@ -198,7 +199,14 @@ class Capture:
         def handle(_: Any, frame: Any, __: Any) -> None:
             self.caught |= not any(one in frame.f_code.co_filename for one in LIBRARIES)
 
+        def compare(_: Any, builder: Any, guard: Any, *__: Any) -> None:
+            value, exact = builder.get(guard), repr(builder.get(guard))
+            if isinstance(value, (tuple, set, frozenset, float, complex)):  # (1,) == (True,), 0.0 == -0.0
+                test = lambda one: repr(one) == exact  # noqa: E731
+                builder.get_guard_manager(guard).add_lambda_guard(test, [exact], guard.user_stack)
+
         notes: list[tuple[Any, str, Callable[..., Any]]] = [
+            (GuardBuilder, "EQUALS_MATCH", compare),
             (SymNodeVariable, "__init__", lambda _, __, ___, number: self.sizes.extend(_sizes_in(number))),
             (ShapeEnv, "evaluate_sym_node", lambda found, _, one, *__: self.sizes.append((found, one.hint))),
             (InstructionTranslatorBase, "exception_handler", handle),
@@ -368,6 +376,8 @@ def _backend(module: torch.fx.GraphModule, _: Any) -> Captured:
     inner = [part for part in module.modules() if isinstance(part, torch.fx.GraphModule)][1:]
     if any(node.target is LEAF for part in inner for node in part.graph.nodes):
         raise Refusal("it calls a layer within a function with a graph of its own, such as checkpoint")
+    # Graphs of functions within the graph take numbers in tensors, as TorchDynamo gives them.
+    numbers = not any(node.target == "item" for part in inner for node in part.graph.nodes)
     inputs = []
     for node in module.graph.nodes:
         if node.op != "placeholder":
@@ -377,7 +387,7 @@ def _backend(module: torch.fx.GraphModule, _: Any) -> Captured:
         base = getattr(source, "base", None) if hasattr(source, "prop") else source
         place = None if base is None else capture.place(base)
         dim = getattr(source, "idx", None) if base is not source else None
-        inputs.append(Input(place, dim, bool(getattr(argument, "pass_arg_as_tensor", False))))
+        inputs.append(Input(place, dim, numbers and bool(getattr(argument, "pass_arg_as_tensor", False))))
     values = [one.meta.get("example_value") for one in module.graph.nodes]
     modes = (getattr(one, "fake_mode", None) for one in values)
     environment = next((mode.shape_env for mode in modes if mode is not None), None)

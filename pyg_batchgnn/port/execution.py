@@ -348,6 +348,7 @@ def _ending_of_conv(frame: Frame, step: ProgramStep, training: bool) -> nn.Updat
     """Returns the ReLU and dropout that a convolution applies itself, or None. It does so only in
     training, and for the first dropout after it, whose key it has."""
     drop = _rate(frame, step)
-    if step.dropout is not None and drop > 0.0 and (step.dropout[1] != 0 or not training):
+    drops = step.dropout is not None and drop > 0.0
+    if (drops and (step.dropout[1] != 0 or not training)) or not may_overwrite(step.call, frame.model):  # type: ignore[index]
         return None
     return nn.Update(relu=step.relu, drop=drop) if step.relu or drop > 0.0 else None

@@ -123,7 +123,9 @@ def _some_call(
     for name, of_type in nodes.features.items():
         key, table = None if plain else name, of_type[nodes.rank]
         row = nodes.read(table, range(1)) if len(table) else table.new_zeros(1, table.size(1))
-        x[key] = ArgumentTensor(_four(row), Nodes(key, 1))
+        angles = torch.arange(4 * row.size(1), dtype=torch.float64).view(4, -1)
+        noise = torch.cos(angles) * (1 + row.abs().double().mean()) * row.is_floating_point()
+        x[key] = ArgumentTensor(row + noise.to(row.dtype), Nodes(key, 1))
     edges = {one: ArgumentTensor(edge_index.clone(), BatchEdges(one, 1)) for one in relations}
     arguments, names_of = _arguments(model, x, edges, nodes, edge_values)
     if any(is_uninitialized_parameter(one) for one in model.parameters()):
@@ -150,13 +152,6 @@ def _captured(model: TracedModel, call: Call) -> CapturedFunction:
         return function
     what = f"inference computes {type(model).__name__} layer by layer, but its forward was not captured"
     raise LayerwiseError(f"{what}, because {reason}")
-
-
-def _four(row: Tensor) -> Tensor:
-    if not row.is_floating_point():
-        return row.expand(4, -1).clone()
-    angles = torch.arange(4 * row.size(1), dtype=torch.float64).view(4, -1)
-    return row + (torch.cos(angles) * (1 + row.abs().double().mean())).to(row.dtype)
 
 
 def _arguments(

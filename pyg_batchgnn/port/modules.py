@@ -23,8 +23,7 @@ from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 from pyg_batchgnn import nn, ops
 from pyg_batchgnn.port.structure import FLOATS, layer_edges
 
-_IDS = (torch.int64, torch.int32)
-_strided = torch.strided
+_IDS, _strided = (torch.int64, torch.int32), torch.strided
 
 
 class Accelerated:
@@ -196,10 +195,6 @@ class AcceleratedBatchNorm1d(AcceleratedPart, nn.BatchNorm):
         return torch.nn.BatchNorm1d.extra_repr(self)
 
 
-class AcceleratedReLU(AcceleratedPart, nn.ReLU):
-    stands_for = torch.nn.ReLU
-
-
 class AcceleratedDropout(AcceleratedPart, nn.Dropout):
     stands_for = torch.nn.Dropout
 
@@ -287,6 +282,7 @@ def _of_transformer(conv: Any, x: Any, values: Any) -> bool:
     return fits and (values is None) == (conv.lin_edge is None) and not lacks_targets
 
 
+make_native(torch.nn.ReLU, (AcceleratedPart, nn.ReLU), globals())
 _CONVS = "SAGEConv GraphConv GCNConv GINConv GINEConv NNConv GATConv GATv2Conv TransformerConv"
 #: Their `takes_values`, if native classes do not take all that PyG's do.
 _TAKES_VALUES: dict[str, Any] = {

@@ -283,6 +283,11 @@ def may_overwrite(call: Call, model: torch.nn.Module) -> bool:
     if module is None:
         return call.target in _OVERWRITTEN
     kind = rules.kind_of(module)
+    if isinstance(module, (nn.GINConv, nn.GINEConv)):  # what its part returns may be kept for backward
+        last: Any = module.nn
+        while isinstance(last, torch.nn.Sequential) and len(last):
+            last = last[-1]
+        return rules.kind_of(last) in rules.LINEAR or getattr(last, "plain_last", False) is True
     if kind in rules.LINEAR or isinstance(module, nn.NativeConv):
         return True
     inside = module.module if kind is rules.PygBatchNorm else module

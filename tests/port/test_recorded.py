@@ -96,9 +96,9 @@ def test_a_change_between_calls_acts_as_on_the_plain_model(change: str) -> None:
 
 
 def test_options_of_parts_that_make_them_look_at_all_rows_are_seen() -> None:
-    inner = torch.nn.Sequential(torch.nn.Linear(HIDDEN, HIDDEN), torch.nn.LayerNorm(HIDDEN))
+    inner = torch.nn.Sequential(torch.nn.Linear(HIDDEN, HIDDEN), torch.nn.LayerNorm(HIDDEN), torch.nn.Tanh())
     model = Written(
-        lambda model, x, edges: model.gin(model.soft(model.norm(model.conv(x, edges))), edges),
+        lambda model, x, edges: model.gin(model.soft(model.norm(model.conv(x, edges))), edges).relu(),
         conv=pyg.GraphConv(FEATURES, HIDDEN),
         norm=pyg.LayerNorm(HIDDEN, mode="node"),
         soft=torch.nn.Softmax(dim=1),

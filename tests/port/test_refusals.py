@@ -8,6 +8,7 @@ import collections
 import copy
 import functools
 import itertools
+import math
 import os
 import random
 import re
@@ -106,17 +107,12 @@ class Rich(Net):
 
 @dataclass(frozen=True)
 class Case:
-    """What a model does between its layers.
-
-    Attributes:
-        why: words of the one warning where all rows are computed; None where none may come.
-        prepare: is called with the model before its calls.
-        change: is called with the model and the number of a call before each but the first.
-    """
+    """What a model does between its layers."""
 
     middle: Middle
-    why: str | None = None
-    prepare: Callable[[Any], Any] = lambda _: None
+    why: str | None = None  # words of the one warning where all rows are computed; None where none may come
+    prepare: Callable[[Any], Any] = lambda _: None  # is called with the model before its calls
+    #: is called with the model and the number of a call before each but the first
     change: Callable[[Any, int], Any] = lambda _, __: None
 
 
@@ -323,12 +319,13 @@ def ties_weights(model: Any, x: Tensor, h: Tensor) -> Tensor:
 
 class Reversed(torch.autograd.Function):
     @staticmethod
-    def forward(_: Any, h: Tensor) -> Tensor:
+    def forward(ctx: Any, h: Tensor, rate: float) -> Tensor:
+        ctx.rate = rate
         return h.view_as(h)
 
     @staticmethod
-    def backward(_: Any, grad: Tensor) -> Tensor:
-        return -0.5 * grad
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        return -ctx.rate * grad, None
 
 
 def hooks_rows(model: Any, x: Tensor, h: Tensor) -> Tensor:
@@ -488,7 +485,16 @@ CASES: dict[str, Case] = {
     "freezes": Case(freezes, why="not a constant|requires_grad_"),
     "registers": Case(lambda model, _, h: (model.register_buffer("rate", h.detach().mean(dim=0)), h)[1]),
     "ties weights": Case(ties_weights, why="writes|option|leaf|norm|drop|lazy|parameters"),
-    "reverses": Case(lambda _, __, h: Reversed.apply(h * 2), why="autograd.Function"),
+    "reverses": Case(
+        lambda model, _, h: Reversed.apply(h * 2, model.alpha),
+        change=_set(alpha=(0.25, 0.75)),
+        why="autograd.Function",
+    ),
+    "equal tuples": Case(
+        lambda model, _, h: h * (2.0 if model.pair[0] is True else math.copysign(1.0, model.pair[1])),
+        prepare=lambda model: setattr(model, "pair", (1, 0.0)),
+        change=_set(pair=((True, 0.0), (1, -0.0))),
+    ),
     "hooks rows": Case(hooks_rows, why="hook|graph of its own"),
     "straight through": Case(lambda _, __, h: (h.round() - h).detach() + h),
 }
